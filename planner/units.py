@@ -1,0 +1,10 @@
+"""Unit constants. Decimal (GB) and binary (GiB) sizes are never mixed; code is SI with the unit in every name."""
+
+KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+MTOK = 10**6
+US, MS = 1e-6, 1e-3
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+HOURS_PER_MONTH = 730
+HOURS_PER_WEEK = 168
+GBIT_BYTES = GB / 8
