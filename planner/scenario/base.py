@@ -1,0 +1,58 @@
+"""Shared ground of the scenario's sections: constrained numbers, frozen JSON, the base class."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Slug = Annotated[str, Field(max_length=120)]
+
+
+
+class FrozenJson:
+    """An immutable, hashable JSON object: the text of a pasted `config.json` in canonical form."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        object.__setattr__(self, "text", json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
+
+    def __setattr__(self, *_: object) -> None:
+        raise AttributeError("FrozenJson is immutable")
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """A fresh copy, so that no caller can change the original."""
+        return json.loads(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FrozenJson) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"FrozenJson({self.text[:60]}…)"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        from_dict = core_schema.no_info_after_validator_function(cls, core_schema.dict_schema())
+        return core_schema.union_schema(
+            [core_schema.is_instance_schema(cls), from_dict],
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda v: v.value),
+        )
+
+
+class Part(BaseModel):
+    """Base of every section: frozen, strict about names, documented field by field."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

@@ -1,0 +1,67 @@
+"""A validation error as one sentence for a person."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+SHOWN_CHARACTERS = 60
+TYPE_STEPS = ("constrained-", "function-", "Lengths", "CustomPrice", "float", "str", "tuple[", "is-instance", "dict")
+"""Steps that pydantic adds to a location for the branches of a union: no field of ours begins with them."""
+
+
+def known_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every dotted path of a scenario, sections included."""
+    paths = []
+    for name, field in model.model_fields.items():
+        paths.append(prefix + name)
+        section = section_of(field.annotation)
+        if section is not None:
+            paths += known_paths(section, f"{prefix}{name}.")
+    return paths
+
+
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """The section class inside an annotation such as `Engine` or `Speculative | None`, if there is one."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (types.UnionType, typing.Union):
+        found = [s for s in map(section_of, get_args(annotation)) if s]
+        return found[0] if found else None
+    return None
+
+
+def nearest(path: str, model: type[BaseModel]) -> str | None:
+    """The known path closest to a misspelt one, comparing first within the same section."""
+    paths = known_paths(model)
+    section, _, last = path.rpartition(".")
+    siblings = {p.rpartition(".")[2]: p for p in paths if p.rpartition(".")[0] == section}
+    close = difflib.get_close_matches(last, siblings, n=1, cutoff=0.5)
+    if close:
+        return siblings[close[0]]
+    same_name = [p for p in paths if p.rpartition(".")[2] == last]
+    return same_name[0] if same_name else next(iter(difflib.get_close_matches(path, paths, n=1, cutoff=0.5)), None)
+
+
+def shown(value: object) -> str:
+    """A value cut to a length that fits into a sentence."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """One sentence: field, value, what is allowed, what to do. Only the first of several errors is told, the rest counted."""
+    errors = error.errors(include_url=False)
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    path = ".".join(str(part) for part in first["loc"] if not str(part).startswith(TYPE_STEPS))
+    more = f" ({len(errors) - 1} more)" if len(errors) > 1 and first["type"] != "extra_forbidden" else ""
+    if first["type"] == "extra_forbidden":
+        near = nearest(path, model)
+        hint = f"; did you mean {near}?" if near else "; it is not part of a scenario, remove it"
+        return f"{shown(path)[1:-1]} is not a known field{hint}"
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+    return f"{path or 'scenario'} = {shown(first['input'])} cannot be used: {message}{more}".replace("\n", " ")

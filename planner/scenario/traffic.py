@@ -1,0 +1,142 @@
+"""What arrives and what was promised: lengths, arrivals, sessions, classes, SLO."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from planner.scenario.base import NonNegative, NonNegativeInt, Part, Positive, PositiveInt, Share, Slug
+
+NEEDS = {
+    "fixed": ("mean",),
+    "uniform": ("mean", "half_width"),
+    "lognormal": ("mean", "cv"),
+    "percentiles": ("points",),
+    "empirical": ("values",),
+}
+"""Fields without which a kind of length distribution means nothing."""
+
+
+class Lengths(Part):
+    """A distribution of token counts."""
+
+    kind: Literal["fixed", "uniform", "lognormal", "percentiles", "empirical"] = "fixed"
+    """Shape of the distribution."""
+    mean: Positive | None = None
+    """Mean, tokens (fixed, uniform, lognormal)."""
+    half_width: Share | None = None
+    """Uniform on mean × (1 ± half_width)."""
+    cv: NonNegative | None = None
+    """Standard deviation over mean (lognormal)."""
+    max: Positive | None = None
+    """Longer draws are cut to this."""
+    points: tuple[tuple[Share, NonNegative], ...] | None = None
+    """(cumulative probability, tokens) pairs, interpolated (percentiles)."""
+    values: tuple[NonNegative, ...] | None = None
+    """Observed lengths, drawn with replacement (empirical)."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Lengths:
+        missing = [f for f in NEEDS[self.kind] if getattr(self, f) is None]
+        if missing:
+            raise ValueError(f"a {self.kind} length distribution needs {' and '.join(missing)}")
+        if self.points is not None:
+            if len(self.points) < 2:
+                raise ValueError("points needs at least two (probability, tokens) pairs")
+            if any(b[0] <= a[0] or b[1] < a[1] for a, b in pairwise(self.points)):
+                raise ValueError("points must rise in probability and not fall in tokens")
+        if self.values is not None and not self.values:
+            raise ValueError("values needs at least one length")
+        return self
+
+
+Length = Annotated[float, Field(ge=0, le=10**8, allow_inf_nan=False)] | Lengths
+"""A plain number of tokens or a distribution."""
+
+
+class Slo(Part):
+    ttft_s: Positive | None = 1.0
+    """Promise on time to first token, s; null means none."""
+    tpot_s: Positive | None = 0.05
+    """Promise on time per output token, s; null means none."""
+    e2e_s: Positive | None = None
+    """Promise on the whole answer, s; null means none."""
+    percentile: Literal[50, 90, 95, 99] = 95
+    """Percentile at which the promises hold."""
+
+
+class PriorityClass(Part):
+    share: Share = 1.0
+    """Share of requests in this class."""
+    priority: int = 0
+    """vLLM's meaning: lower is served first."""
+    slo: Slo | None = None
+    """Promise to this class; null means the scenario's."""
+
+
+class TraceRef(Part):
+    name: Slug = ""
+    """A shipped trace, or the label of an uploaded one."""
+    content_hash: Annotated[str, Field(max_length=64)] | None = None
+    """SHA-256 of an uploaded trace; the rows themselves never travel in a link."""
+
+
+class Workload(Part):
+    request_rate: NonNegative | None = 4.0
+    """Open loop: requests per second of the whole fleet; null with `max_concurrency` for a closed loop."""
+    max_concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Closed loop: clients of the whole fleet, each sending its next request when the last one ends."""
+    burstiness: Positive = 1.0
+    """Gamma shape of arrival gaps: 1 is Poisson, smaller is burstier."""
+    num_prompts: Annotated[int, Field(ge=1, le=10**7)] = 500
+    """Requests in one replication."""
+    input_len: Length = 1024.0
+    """Prompt tokens, shared prefix included."""
+    output_len: Length = 256.0
+    """Output tokens, thinking included."""
+    max_output_len: PositiveInt | None = None
+    """Outputs are cut to this many tokens."""
+    thinking_share: Share = 0.0
+    """Share of output tokens that are thinking, before the answer."""
+    shared_prefix_len: NonNegative = 0.0
+    """Prompt tokens shared within a prefix group (system prompt), part of input_len."""
+    prefix_groups: Annotated[int, Field(ge=1, le=10**6)] = 1
+    """Number of distinct shared prefixes."""
+    turns: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Turns of one session; each turn's prompt holds all before it, input_len counts the new tokens."""
+    think_time_s: NonNegative = 0.0
+    """Mean pause between the end of a turn and the next one, s."""
+    trace: TraceRef | None = None
+    """Replay recorded arrivals and lengths instead of drawing them."""
+    priority_classes: tuple[PriorityClass, ...] = ()
+    """Classes of traffic; empty means one."""
+    retry_rate: Share = 0.0
+    """Chance that a request that failed or missed its deadline is sent again."""
+    deadline_s: Positive | None = None
+    """A request unfinished by then is cancelled, s; null means clients wait for ever."""
+    seed: NonNegativeInt = 0
+    """Seed of every random draw."""
+
+    @model_validator(mode="after")
+    def _one_load(self) -> Workload:
+        if self.request_rate is None and self.max_concurrency is None and self.trace is None:
+            raise ValueError("give request_rate (open loop), max_concurrency (closed loop) or a trace")
+        return self
+
+
+def mean_length(length: float | Lengths) -> float:
+    """Mean number of tokens of a `Length`; for `percentiles` the piecewise-linear mean, cut at `max` where given."""
+    if isinstance(length, (int, float)):
+        return float(length)
+    if length.kind == "percentiles":
+        points = length.points or ()
+        inner = sum((p1 - p0) * (v0 + v1) / 2 for (p0, v0), (p1, v1) in pairwise(points))
+        mean = inner + points[0][0] * points[0][1] + (1 - points[-1][0]) * points[-1][1]
+    elif length.kind == "empirical":
+        values = length.values or ()
+        mean = sum(min(v, length.max or v) for v in values) / len(values)
+    else:
+        mean = float(length.mean or 0.0)
+    return min(mean, length.max) if length.max else mean
