@@ -1,0 +1,40 @@
+"""Parameters, cache and state of a model, layer by layer, from the keys of its Hugging Face `config.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from planner.architecture.build import build
+from planner.architecture.model import KV_BYTES, Architecture, Attention, Layer, Mlp, Quantization, Recurrent, Tensor, active
+from planner.catalog import models as catalog_models
+from planner.scenario import Model
+
+__all__ = ["KV_BYTES", "Architecture", "Attention", "Layer", "Mlp", "Quantization", "Recurrent", "Tensor", "active", "from_hf_config", "of"]
+
+
+def from_hf_config(config: Mapping[str, Any], name: str = "", source: str = "") -> Architecture:
+    """The architecture that a `config.json` describes.
+
+    Raises `InputError` when a key is missing, has the wrong type or is out of range. What is read but not fully
+    understood comes back with `estimate` set and `notes` naming the keys.
+    """
+    return build(config, name, source)
+
+
+@lru_cache(maxsize=256)
+def of(model: Model) -> Architecture:
+    """The architecture of a scenario's model: its pasted configuration, else the catalogue's.
+
+    Raises `InputError` for an unknown slug or a configuration that is not understood.
+    """
+    if model.hf_config is not None:
+        arch = from_hf_config(model.hf_config.value, model.name, "pasted config.json")
+    else:
+        row = catalog_models.model(model.name)
+        arch = from_hf_config(catalog_models.model_config(model.name), model.name, row.source)
+    if model.total_params is not None:
+        arch = dataclasses.replace(arch, total_params_override=model.total_params)
+    return arch

@@ -1,0 +1,117 @@
+"""A Hugging Face configuration as typed look-ups that remember which keys were understood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from planner.problems import InputError
+
+MAX_INT = 10**9
+MAX_LAYERS = 4096
+
+
+class Config:
+    """One JSON object of a configuration. Look-ups take a key and its aliases; the first one present (and not null) wins.
+
+    `defaults` are what the model's class fills in when a file leaves a key out. Every key asked for counts as
+    understood; `unread` gives the others.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, where: str = "") -> None:
+        self.raw = raw
+        self.defaults = defaults or {}
+        self.where = where
+        self.read: set[str] = set()
+
+    def get(self, *names: str) -> Any:
+        """Value of the first of `names` that is present and not null, else the class default, else None."""
+        self.read.update(names)
+        for source in (self.raw, self.defaults):
+            for name in names:
+                if source.get(name) is not None:
+                    return source[name]
+        return None
+
+    def has(self, *names: str) -> bool:
+        """Whether the file or the class gives one of `names`."""
+        return self.get(*names) is not None
+
+    def int(self, *names: str, default: int | None = None, low: int = 1, high: int = MAX_INT) -> int:
+        """A whole number in [low, high]; `InputError` naming the key when missing without a default, or out of range."""
+        value = self.get(*names)
+        if value is None:
+            if default is None:
+                raise InputError(f"config key {self.where}{names[0]} is missing; paste the model's whole config.json")
+            return default
+        return self._whole(names[0], value, low, high)
+
+    def optional_int(self, *names: str, low: int = 0, high: int = MAX_INT) -> int | None:
+        """Like `int`, but None when absent."""
+        return self.int(*names, low=low, high=high) if self.get(*names) is not None else None
+
+    def bool(self, *names: str, default: bool = False) -> bool:
+        value = self.get(*names)
+        if value is None:
+            return default
+        if not isinstance(value, bool) and value not in (0, 1):
+            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be true or false")
+        return bool(value)
+
+    def number(self, *names: str, default: float = 0.0) -> float:
+        value = self.get(*names)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be a number")
+        return float(value)
+
+    def str(self, *names: str, default: str = "") -> str:
+        value = self.get(*names)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be text")
+        return value
+
+    def list(self, *names: str) -> list[Any] | None:
+        """A list, or None when absent; any other type is an `InputError`."""
+        value = self.get(*names)
+        if value is not None and not isinstance(value, (list, tuple)):
+            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be a list")
+        return None if value is None else list(value)
+
+    def dict(self, *names: str) -> dict[str, Any] | None:
+        value = self.get(*names)
+        if value is not None and not isinstance(value, Mapping):
+            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be an object")
+        return None if value is None else dict(value)
+
+    def int_list(self, *names: str, low: int = 0, high: int = MAX_INT) -> list[int] | None:
+        values = self.list(*names)
+        return None if values is None else [self._whole(names[0], v, low, high) for v in values]
+
+    def per_layer(self, *names: str, layers: int, default: int | None = None, low: int = 0) -> list[int]:
+        """One whole number per layer from a scalar or a list of one entry per layer."""
+        if isinstance(self.get(*names), (list, tuple)):
+            values = self.int_list(*names, low=low) or []
+            if len(values) < layers:
+                raise InputError(f"config key {self.where}{names[0]} has {len(values)} entries for {layers} layers; it needs one per layer")
+            return values[:layers]
+        return [self.int(*names, default=default, low=low)] * layers
+
+    def unread(self) -> list[str]:
+        """Keys with a value that nothing asked for, in file order."""
+        return [k for k, v in self.raw.items() if k not in self.read and v is not None]
+
+    def _whole(self, name: str, value: Any, low: int, high: int) -> int:
+        whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value == int(value))
+        if isinstance(value, bool) or not whole or not low <= value <= high:
+            raise InputError(f"config key {self.where}{name} is {_show(value)}; it must be a whole number from {low} to {high:,}")
+        return int(value)
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
