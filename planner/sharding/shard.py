@@ -1,0 +1,220 @@
+"""Dividing a model over the ranks of a replica."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from planner.architecture import KV_BYTES, Architecture, Attention, Layer, Tensor
+from planner.architecture.storage import stored_as
+from planner.hardware import Gpu
+from planner.scenario import Hardware, Parallel, Precision
+from planner.sharding.model import Gemm, Group, Shard, ShardAttention, ShardLayer, ShardMoe, ShardRecurrent, Stage
+from planner.units import GB
+
+VOCAB_PADDING = 64  # engines pad the vocabulary so that common TP sizes divide it
+FUSED = {
+    "self_attn.q_proj": "qkv",
+    "self_attn.k_proj": "qkv",
+    "self_attn.v_proj": "qkv",
+    "self_attn.q_a_proj": "qkv_a",
+    "self_attn.kv_a_proj_with_mqa": "qkv_a",
+    "mlp.gate_proj": "gate_up",
+    "mlp.up_proj": "gate_up",
+    "mlp.shared_experts.gate_proj": "shared_gate_up",
+    "mlp.shared_experts.up_proj": "shared_gate_up",
+    "mlp.shared_experts.down_proj": "shared_down",
+    "mlp.gate": "router",
+    "self_attn.o_proj": "o",
+    "mlp.down_proj": "down",
+}
+ASSUMED_NIC_BYTES_S = 50 * GB  # 400 Gbit/s per GPU, where no source gives the part's network
+
+
+def shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gpu, hardware: Hardware) -> Shard:
+    """What each rank of one replica holds and sends. Illegal layouts are rounded up; `sharding.problems` names them."""
+    return _shard(arch, parallel, precision, gpu, hardware.gpus_per_node, hardware.scale_up_domain_gpus)
+
+
+@lru_cache(maxsize=256)
+def _shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gpu, gpus_per_node: int, domain: int | None) -> Shard:
+    tp, pp, dp = parallel.tensor_parallel_size, parallel.pipeline_parallel_size, parallel.data_parallel_size
+    has_experts = any(g.mlp and g.mlp.experts for g in arch.layers)
+    ep = tp * dp if parallel.enable_expert_parallel and has_experts else 1
+    vocab = math.ceil(arch.vocab_size / VOCAB_PADDING) * VOCAB_PADDING
+    stages = tuple(_stage(arch, i, span, pp, parallel, precision, ep, vocab) for i, span in enumerate(stage_spans(arch.num_hidden_layers, pp)))
+    fast = domain or (gpu.scale_up_domain_gpus if gpu.scale_up_domain_gpus > 8 else min(gpu.scale_up_domain_gpus, gpus_per_node))
+    return Shard(
+        stages=stages,
+        tensor_parallel_size=tp,
+        pipeline_parallel_size=pp,
+        data_parallel_size=dp,
+        expert_parallel_size=ep,
+        hidden_size=arch.hidden_size,
+        vocab_size=vocab,
+        tp_group=group(tp, tp, fast, gpu),
+        ep_group=group(tp * dp if has_experts else 1, tp * dp, fast, gpu),
+        pp_group=group(pp, tp * dp * pp, fast, gpu),
+        activation_bytes_per_element=4 if precision.weights == "fp32" else 2,
+    )
+
+
+def group(size: int, span_gpus: int, domain_gpus: int, gpu: Gpu) -> Group:
+    """A communicator of `size` ranks laid over `span_gpus` neighbouring GPUs: the fast link when they share a domain."""
+    if span_gpus <= max(domain_gpus, 1) or size == 1:
+        return Group(size, gpu.link_name, gpu.link_bytes_s, False)
+    return Group(size, "network", gpu.nic_bytes_s or ASSUMED_NIC_BYTES_S, True)
+
+
+def stage_spans(layers: int, pp: int) -> list[range]:
+    """Layers of each pipeline stage as vLLM cuts them: even, the remainder to the stages before the last."""
+    sizes = [layers // pp] * pp
+    for i in range(layers % pp):
+        sizes[-2 - i if pp > 1 else -1] += 1
+    spans, start = [], 0
+    for size in sizes:
+        spans.append(range(start, start + size))
+        start += size
+    return spans
+
+
+def _stage(arch: Architecture, index: int, span: range, pp: int, parallel: Parallel, precision: Precision, ep: int, vocab: int) -> Stage:
+    tp = parallel.tensor_parallel_size
+    first, last = index == 0, index == pp - 1
+    layers = []
+    kv = windowed = state = 0.0
+    for g in arch.layers:
+        count = sum(1 for i in g.indices if i in span)
+        if not count:
+            continue
+        layer = _layer(arch, g, count, parallel, precision, ep)
+        layers.append(layer)
+        if layer.attention:
+            held = count * layer.attention.kv_bytes_per_token
+            kv, windowed = (kv + held, windowed) if layer.attention.window is None else (kv, windowed + held)
+        if layer.recurrent:
+            state += count * layer.recurrent.state_bytes
+    weights = sum(x.count * x.weight_bytes for x in layers)
+    read = weights
+    lm_head: Gemm | None = None
+    for t in arch.outer:
+        name, size = stored_as(arch, t, precision.weights)
+        n = _rows(t, arch, vocab, tp)
+        if t.role == "embedding":
+            weights += n * t.k * size if first or (last and arch.tied_embeddings) else 0
+            if last and arch.tied_embeddings and t.name == "embed_tokens":
+                lm_head = Gemm("lm_head", n, t.k, size, name)
+                read += lm_head.weight_bytes
+        elif t.role == "lm_head":
+            if last:
+                lm_head = Gemm("lm_head", n, t.k, size, name)
+                weights += lm_head.weight_bytes
+                read += lm_head.weight_bytes
+        elif t.role == "tower":
+            weights += t.params * size / tp if first else 0
+        elif last:
+            weights += t.params * size
+    return Stage(index, tuple(layers), len(span), first, lm_head, weights, read, kv, windowed, state)
+
+
+def _rows(tensor: Tensor, arch: Architecture, vocab: int, tp: int) -> int:
+    n = vocab if tensor.n == arch.vocab_size and tensor.role in ("embedding", "lm_head") else tensor.n
+    return math.ceil(n / tp) if tensor.split == "n" else n
+
+
+def _layer(arch: Architecture, g: Layer, count: int, parallel: Parallel, precision: Precision, ep: int) -> ShardLayer:
+    tp, dp = parallel.tensor_parallel_size, parallel.data_parallel_size
+    kv_heads = g.attention.kv_heads if g.attention else 1
+    weight_bytes = 0.0
+    fused: dict[str, Gemm] = {}
+    expert_size, expert_precision = 2.0, "bf16"
+    for t in g.tensors:
+        stored, size = stored_as(arch, t, precision.weights)
+        n, k, copies = local_shape(t, tp, dp, ep, kv_heads)
+        weight_bytes += n * k * copies * size
+        if t.role == "expert":
+            if t.linear:
+                expert_size, expert_precision = size, stored
+        elif t.k > 1 and t.role != "norm":
+            name = FUSED.get(t.name, t.name.removeprefix("self_attn.").removeprefix("mlp."))
+            before = fused.get(name)
+            fused[name] = Gemm(name, n + (before.n if before else 0), k, size, stored)
+    is_moe = bool(g.mlp and g.mlp.experts)
+    return ShardLayer(
+        count=count,
+        kind=g.kind,
+        gemms=tuple(fused.values()),
+        attention=_attention(g.attention, tp, precision.kv_cache) if g.attention else None,
+        moe=_moe(arch, g, tp, dp, ep, expert_size, expert_precision) if is_moe else None,
+        recurrent=_recurrent(g, tp) if g.recurrent else None,
+        weight_bytes=weight_bytes,
+        all_reduces=(tp > 1) * (bool(g.attention or g.recurrent) + bool(g.mlp)),
+        all_to_alls=2 if is_moe and dp > 1 else 0,
+    )
+
+
+def local_shape(t: Tensor, tp: int, dp: int, ep: int, kv_heads: int) -> tuple[int, int, int]:
+    """(n, k, copies) of one tensor on one rank."""
+    n, k, copies = t.n, t.k, t.copies
+    if t.role == "expert":
+        if ep > 1:
+            return n, k, math.ceil(copies / ep)
+        tp *= dp  # without EP, engines cut every expert over all ranks that see the tokens
+    if t.split == "n":
+        n = math.ceil(n / tp)
+    elif t.split == "k":
+        k = math.ceil(k / tp)
+    elif t.split == "kv":
+        n = n // kv_heads * kv_heads_per_rank(kv_heads, tp)
+    return n, k, copies
+
+
+def kv_heads_per_rank(kv_heads: int, tp: int) -> int:
+    """KV heads of one rank: divided by TP, never below one (replicated)."""
+    return max(1, math.ceil(kv_heads / tp))
+
+
+def _attention(a: Attention, tp: int, kv_precision: str) -> ShardAttention:
+    kv_heads = kv_heads_per_rank(a.kv_heads, tp)
+    size = KV_BYTES[kv_precision]
+    held = a.kv_elements_per_token if a.mla else a.kv_elements_per_token * kv_heads / a.kv_heads
+    read = (a.kv_lora_rank + a.qk_rope_head_dim if a.mla else kv_heads * (a.head_dim + a.v_head_dim)) / a.compression
+    return ShardAttention(
+        heads=math.ceil(a.heads / tp),
+        kv_heads=kv_heads,
+        head_dim=a.head_dim,
+        v_head_dim=a.v_head_dim,
+        window=a.window,
+        chunked=a.chunked,
+        stores_kv=a.stores_kv,
+        kv_bytes_per_token=held * size,
+        kv_read_bytes_per_token=read * size,
+        kv_lora_rank=a.kv_lora_rank,
+        qk_rope_head_dim=a.qk_rope_head_dim,
+        indexer_heads=a.indexer_heads,
+        indexer_head_dim=a.indexer_head_dim,
+        indexer_topk=a.indexer_topk,
+        compression=a.compression,
+    )
+
+
+def _moe(arch: Architecture, g: Layer, tp: int, dp: int, ep: int, size: float, precision: str) -> ShardMoe:
+    mlp = g.mlp
+    assert mlp is not None
+    return ShardMoe(
+        experts=mlp.experts,
+        experts_per_rank=math.ceil(mlp.experts / ep),
+        top_k=mlp.top_k,
+        hidden=mlp.expert_hidden or arch.hidden_size,
+        intermediate=mlp.intermediate if ep > 1 else math.ceil(mlp.intermediate / (tp * dp)),
+        gated=mlp.gated,
+        ep_size=ep,
+        weight_bytes_per_element=size,
+        precision=precision,
+    )
+
+
+def _recurrent(g: Layer, tp: int) -> ShardRecurrent:
+    r = g.recurrent
+    assert r is not None
+    return ShardRecurrent(r.kind, r.state_bytes / tp, r.flops_per_token / tp)
