@@ -1,29 +1,22 @@
-"""The catalogue: accelerators, models, kernel constants, rental and list prices, as data files with loaders beside them."""
+"""The catalogue: accelerators, models, kernel constants, rental and list prices, as data files with loaders beside them.
 
-from importlib import import_module
-from typing import Any
+List prices are a module of their own (`catalog.list_prices.hosts(slug)`), imported where they are wanted.
+"""
 
 from planner.catalog.gpus import GpuRow, gpu, gpus
+from planner.catalog.models import ModelRow, model, model_config, models
+from planner.catalog.rental import RentalPrice, RentalRow, rental_price, rental_prices
 
-# Loaded on first use, so that a plan reads only the files it needs.
-_LAZY = {
-    "models": "planner.catalog.models",
-    "model": "planner.catalog.models",
-    "model_config": "planner.catalog.models",
-    "ModelRow": "planner.catalog.models",
-    "rental_prices": "planner.catalog.rental",
-    "rental_price": "planner.catalog.rental",
-    "RentalRow": "planner.catalog.rental",
-    "RentalPrice": "planner.catalog.rental",
-    "list_prices": "planner.catalog.list_prices",
-    "kernels": "planner.catalog.kernels",
-}
-
-__all__ = ["GpuRow", "gpu", "gpus", *_LAZY]
-
-
-def __getattr__(name: str) -> Any:
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(module), name)
+__all__ = [
+    "GpuRow",
+    "ModelRow",
+    "RentalPrice",
+    "RentalRow",
+    "gpu",
+    "gpus",
+    "model",
+    "model_config",
+    "models",
+    "rental_price",
+    "rental_prices",
+]

@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 
 from planner.catalog import lookup
 
@@ -43,7 +42,7 @@ class GpuRow:
     memory_engine_gib: float | None
     memory_engine_source: str | None
     memory_bandwidth_gb_s: float
-    dense_tflops: MappingProxyType[str, float | None]
+    dense_tflops: dict[str, float | None]
     """Dense peaks by precision (int8: TOP/s); None means no speed-up path over 16 bit."""
     sparse_note: str | None
     scale_up: ScaleUp
@@ -69,9 +68,5 @@ def gpu(slug: str) -> GpuRow:
 
 
 def _row(slug: str, raw: dict) -> GpuRow:
-    typed = {
-        "dense_tflops": MappingProxyType(raw["dense_tflops"]),
-        "scale_up": ScaleUp(**raw["scale_up"]),
-        "sources": tuple(raw["sources"]),
-    }
+    typed = {"scale_up": ScaleUp(**raw["scale_up"]), "sources": tuple(raw["sources"])}
     return GpuRow(slug=slug, **(raw | typed))
