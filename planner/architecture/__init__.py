@@ -9,7 +9,8 @@ from typing import Any
 
 from planner.architecture.build import build
 from planner.architecture.model import KV_BYTES, Architecture, Attention, Layer, Mlp, Quantization, Recurrent, Tensor, active
-from planner.catalog import models as catalog_models
+from planner.catalog.models import model as catalog_row
+from planner.catalog.models import model_config
 from planner.scenario import Model
 
 __all__ = ["KV_BYTES", "Architecture", "Attention", "Layer", "Mlp", "Quantization", "Recurrent", "Tensor", "active", "from_hf_config", "of"]
@@ -33,8 +34,8 @@ def of(model: Model) -> Architecture:
     if model.hf_config is not None:
         arch = from_hf_config(model.hf_config.value, model.name, "pasted config.json")
     else:
-        row = catalog_models.model(model.name)
-        arch = from_hf_config(catalog_models.model_config(model.name), model.name, row.source)
+        row = catalog_row(model.name)
+        arch = from_hf_config(model_config(model.name), model.name, row.source)
     if model.total_params is not None:
         arch = dataclasses.replace(arch, total_params_override=model.total_params)
     return arch

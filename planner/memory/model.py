@@ -1,0 +1,78 @@
+"""The answer of the memory budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One line of the budget of the worst GPU."""
+
+    name: str
+    bytes: float
+    formula: str
+    """The sum in words, with the values in it."""
+    source: str
+    """Where the constant or the rule came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change that would make the plan fit, or give it more room."""
+
+    field: str
+    """Dotted path in the scenario."""
+    value: Any
+    """What to set it to."""
+    message: str
+    """One sentence for a person."""
+    kv_pool_bytes_per_gpu: float
+    """Pool after the change."""
+    fits: bool
+    """Whether this change alone is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Memory of one replica. Bytes are of its worst GPU, tokens and sequences of the whole replica."""
+
+    fits: bool
+    """Weights and reserves leave room for at least one sequence of the planned length and of `max_model_len`."""
+    weights_bytes_per_gpu: float
+    activation_bytes_per_gpu: float
+    non_torch_bytes_per_gpu: float
+    cuda_graph_bytes_per_gpu: float
+    kv_pool_bytes_per_gpu: float
+    """What is left for the cache; negative when even weights and reserves do not fit."""
+    kv_pool_tokens: int
+    """Tokens that the pool holds as the engine prints them (`GPU KV cache size`), all DP ranks together."""
+    kv_bytes_per_token: float
+    """This precision, whole model, one copy, every layer at short context (windowed layers included)."""
+    kv_bytes_per_token_per_gpu: float
+    """Of the GPU whose pool decides."""
+    cache_limited_batch: int
+    """Sequences that fit at their final mean length: the batch that never preempts; all DP ranks together."""
+    max_model_len_concurrency: float
+    """Sequences of max_model_len at once, as the engine prints it (`Maximum concurrency`), all DP ranks together."""
+    shortfall_bytes_per_gpu: float
+    """Bytes that are missing per GPU for one sequence; 0 when it fits."""
+    gpu_memory_bytes: float
+    """Memory of one GPU that the budget starts from."""
+    budget_bytes_per_gpu: float
+    """Share of it that the engine may use."""
+    max_model_len: int
+    sequence_bytes_per_gpu: float
+    """Cache of one sequence at its final mean length on the deciding GPU, shared prefix left out."""
+    full_kv_bytes_per_token_per_gpu: float
+    """Growing part: full-context layers on the deciding GPU."""
+    windowed_kv_bytes_per_token_per_gpu: float
+    state_bytes_per_sequence_per_gpu: float
+    terms: tuple[Term, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    notes: tuple[str, ...] = ()
+    engine_log: tuple[str, ...] = ()
+    """The lines the engine would print."""
+    offload_tokens: tuple[tuple[str, int, float], ...] = ()
+    """(tier, tokens, GB/s) of the slower tiers."""
