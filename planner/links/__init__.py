@@ -1,0 +1,210 @@
+"""Scenario ↔ link. A query key is the scenario's dotted path; a value that cannot be used costs one note, never the link.
+
+`decode` is tolerant because links come from people and from years ago; files go through `scenario.parse`, which is strict.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from pydantic import ValidationError
+
+from planner import migrate, presets
+from planner.links.fields import Leaf, Texts, get, leaves, read, write
+from planner.problems import InputError
+from planner.scenario import SCHEMA_VERSION, Scenario
+from planner.scenario.errors import nearest, shown
+
+MAX_LINK_CHARACTERS = 32_000
+"""Longer links are refused whole: browsers and proxies cut them."""
+MAX_SETTINGS = 400
+MAX_NOTES = 8
+"""Notes beyond this are counted, not listed."""
+
+Query = dict[str, Texts]
+Notes = tuple[str, ...]
+
+
+def encode(scenario: Scenario) -> Query:
+    """Every field that differs from the schema's default, under its dotted path, in the scenario's order."""
+    values = ((leaf, get(scenario, leaf)) for leaf in leaves().values())
+    return {leaf.path: write(leaf, value) for leaf, value in values if value != leaf.default}
+
+
+def share(scenario: Scenario, price_date: str | None = None) -> Query:
+    """What "Copy link" writes: `encode` plus the schema version and the date of the price data it was made with."""
+    query: Query = {"schema_version": str(SCHEMA_VERSION), **encode(scenario)}
+    return {**query, "price.as_of": price_date} if price_date else query
+
+
+def url(base: str, query: Mapping[str, Texts]) -> str:
+    """An address that opens the query on the page at `base`."""
+    return f"{base.partition('?')[0]}?{urlencode(query, doseq=True)}"
+
+
+def decode(link: str | Mapping[str, str | Iterable[str]]) -> tuple[Scenario, Notes]:
+    """A link, its query string, or the query as a mapping → the scenario and one sentence per setting that could not be used.
+
+    Never raises: what cannot be used falls back to the preset that the link names, or to the default.
+    """
+    try:
+        query = _parse(link)
+        version = migrate.known_version(query.pop("schema_version", [str(SCHEMA_VERSION)])[-1])
+    except InputError as error:
+        return Scenario(), (f"This link is not used: {error}",)
+    base, notes = _preset(query.pop("preset", []))
+    values, changes = migrate.paths({tuple(key.split(".")): texts for key, texts in query.items()}, version)
+    accepted, refused = _read_all({".".join(path): value for path, value in values.items()}, base)
+    scenario, clashes = _assemble(accepted, base)
+    return scenario, _few((*notes, *changes, *refused, *clashes))
+
+
+def _parse(link: str | Mapping[str, str | Iterable[str]]) -> dict[str, list[str]]:
+    if isinstance(link, str):
+        if len(link) > MAX_LINK_CHARACTERS:
+            raise InputError(f"it has {len(link):,} characters, at most {MAX_LINK_CHARACTERS:,} are read")
+        text = link.partition("#")[0]
+        try:
+            return parse_qs(text.partition("?")[2] if "?" in text else text, keep_blank_values=True, max_num_fields=MAX_SETTINGS)
+        except ValueError as error:
+            raise InputError(f"it has more than {MAX_SETTINGS} settings") from error
+    query = {str(key): [value] if isinstance(value, str) else [str(v) for v in value] or [""] for key, value in link.items()}
+    if sum(len(text) + len(key) for key, texts in query.items() for text in texts) > MAX_LINK_CHARACTERS or len(query) > MAX_SETTINGS:
+        raise InputError(f"it has more than {MAX_LINK_CHARACTERS:,} characters or {MAX_SETTINGS} settings")
+    return query
+
+
+def _preset(names: list[str]) -> tuple[Scenario, Notes]:
+    if not names:
+        return Scenario(), ()
+    try:
+        return presets.load(names[-1]), ()
+    except InputError as error:
+        return Scenario(), (f"{str(error).rstrip('?')}; the defaults are used instead",)
+
+
+def _read_all(query: dict[str, Any], base: Scenario) -> tuple[dict[str, Any], list[str]]:
+    """Each setting on its own: the usable ones by path, and a note for each other one."""
+    known, accepted, notes = leaves(), {}, []
+    for path, texts in query.items():
+        leaf = known.get(path)
+        if leaf is None:
+            near = _nearest_leaf(path[:120])
+            notes.append(f"{shown(path)} is not a setting and is ignored" + (f"; did you mean {near}?" if near else ""))
+            continue
+        try:
+            value = read(leaf, texts if isinstance(texts, list) else [_old_default(texts)])
+            _in_catalogue(path, value, query)
+            accepted[path] = value
+        except ValueError as error:
+            notes.append(_note(path, " and ".join(texts), _reason(error, texts[-1]), _kept(leaf, base)))
+    return accepted, notes
+
+
+def _nearest_leaf(path: str) -> str | None:
+    """A setting of the same last name, of the section that was named, or of nearly the same path."""
+    last = path.rpartition(".")[2]
+    akin = [p for p in leaves() if p.rpartition(".")[2] == last or p.startswith(path + ".")]
+    near = akin[0] if akin else nearest(path, Scenario)
+    return near if near in leaves() else None
+
+
+def _old_default(value: Any) -> str:
+    """A default of an older version as link text."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _note(path: str, value: str, reason: str, kept: str) -> str:
+    return f"{path} = {shown(value)} cannot be used: {reason}; {kept}"
+
+
+def _kept(leaf: Leaf, base: Scenario) -> str:
+    value = get(base, leaf)
+    text = write(leaf, value) if leaf.kind != "config" else "none"
+    text = " and ".join(text) if isinstance(text, list) else text
+    return f"{text if text and value is not None else 'no value'} is used instead"
+
+
+def _reason(error: ValueError, text: str) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "it should be").split(", unable to")[0]
+    options = first.get("ctx", {}).get("expected", "").replace(" or ", ", ").replace("'", "").split(", ")
+    near = difflib.get_close_matches(text.lower(), options, n=1) if text and first["type"] == "literal_error" else []
+    return message + (f", did you mean {near[0]}?" if near else "")
+
+
+def _in_catalogue(path: str, value: Any, query: Mapping[str, Any]) -> None:
+    """Raises ValueError naming the nearest entry when a slug is not in the catalogue."""
+    from planner.catalog.gpus import gpus
+    from planner.catalog.models import models
+
+    last = path.rpartition(".")[2]
+    entries: Callable[[], Mapping[str, Any]]
+    if last == "gpu":
+        entries = gpus
+    elif last == "draft_model" or (path == "model.name" and "model.hf_config" not in query):
+        entries = models
+    else:
+        return
+    if value is not None and value not in entries():
+        near = difflib.get_close_matches(str(value).lower(), list(entries()), n=1, cutoff=0.3)
+        raise ValueError("the catalogue does not hold it" + (f", the nearest is {near[0]}" if near else ""))
+
+
+def _assemble(accepted: dict[str, Any], base: Scenario) -> tuple[Scenario, list[str]]:
+    """The usable settings over the base. Settings that clash with each other are dropped with a note."""
+    data, notes = base.model_dump(), []
+    for section in dict.fromkeys(path.partition(".")[0] for path in accepted):
+        mine = {path: value for path, value in accepted.items() if path.partition(".")[0] == section}
+        while True:
+            try:
+                data[section] = Scenario.model_validate({section: _overlay(data[section], mine)}).model_dump()[section]
+                break
+            except ValidationError as error:
+                without = {p: {k: v for k, v in mine.items() if k != p} for p in reversed(mine)}
+                culprits = [p for p, rest in without.items() if _valid(section, _overlay(data[section], rest))][:1] or list(mine)
+                notes.append(f"{' and '.join(culprits[:3])} cannot be used here: {_reason(error, '')}; the value before is kept")
+                mine = {path: value for path, value in mine.items() if path not in culprits}
+    return Scenario.model_validate(data), notes
+
+
+def _overlay(section: Any, settings: dict[str, Any]) -> Any:
+    """A section's data with settings laid over it; an optional section is on when one of its settings is, unless switched off."""
+    root: dict[str, Any] = {"": _copy(section)}
+    for path, value in settings.items():
+        parts = path.split(".")[1:]
+        off = [p for p, v in settings.items() if v is None and leaves()[p].kind == "switch" and path.startswith(p + ".")]
+        if off:
+            continue
+        at, key = root, ""
+        for part in parts:
+            at[key] = at[key] if isinstance(at[key], dict) else {}
+            at, key = at[key], part
+            at.setdefault(key, None)
+        if leaves()[path].kind != "switch" or value is None:
+            at[key] = value
+        elif at[key] is None:
+            at[key] = {}
+    return root[""]
+
+
+def _copy(data: Any) -> Any:
+    return {k: _copy(v) for k, v in data.items()} if isinstance(data, dict) else data
+
+
+def _valid(section: str, data: Any) -> bool:
+    try:
+        Scenario.model_validate({section: data})
+    except ValidationError:
+        return False
+    return True
+
+
+def _few(notes: tuple[str, ...]) -> Notes:
+    more = len(notes) - MAX_NOTES + 1
+    return notes if more <= 1 else (*notes[: MAX_NOTES - 1], f"{more} more settings of this link could not be used")
