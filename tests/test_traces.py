@@ -38,21 +38,23 @@ def test_every_shipped_trace_says_whose_it_is():
 
 def test_mooncake_prompts_are_made_of_512_token_blocks_and_share_the_first():
     trace = traces.shipped("mooncake-conversation")
-    assert trace.blocks is not None
-    assert trace.block_tokens == 512
-    assert all(len(blocks) == -(-tokens // 512) for blocks, tokens in zip(trace.blocks, trace.input_tokens, strict=True))
-    assert {blocks[0] for blocks in trace.blocks} == {0}
+    assert trace.hash_ids is not None
+    assert trace.hash_tokens == 512
+    assert all(len(blocks) == -(-tokens // 512) for blocks, tokens in zip(trace.hash_ids, trace.input_tokens, strict=True))
+    assert {blocks[0] for blocks in trace.hash_ids} == {0}
 
 
 def test_ticks_are_spread_and_exact_times_are_not():
     mooncake = traces.shipped("mooncake-conversation")
     assert len(np.unique(mooncake.arrival_s)) < 1_300
-    jittered = mooncake.arrivals(np.random.default_rng(0))
+    smoothed = mooncake.smoothed(np.random.default_rng(0))
+    jittered = smoothed.arrival_s
     assert len(np.unique(jittered)) == len(mooncake)
     assert (np.diff(jittered) >= 0).all()
     assert np.abs(jittered - mooncake.arrival_s).max() <= 3.0
+    assert smoothed.input_tokens is mooncake.input_tokens
     azure = traces.shipped("azure-2023-code")
-    assert azure.arrivals(np.random.default_rng(0)) is azure.arrival_s
+    assert azure.smoothed(np.random.default_rng(0)) is azure
 
 
 def test_unknown_traces_name_the_nearest():
@@ -81,8 +83,8 @@ def test_the_public_formats_are_understood(data):
 def test_block_ids_come_as_lists_or_ranges():
     listed = traces.parse(b'{"timestamp": 0, "input_length": 70, "output_length": 1, "hash_ids": [0, 3, 4, 5, 9]}\n')
     ranged = traces.parse(b"t_s,input_tokens,output_tokens,blocks\n0,70,1,0 3-5 9\n")
-    assert listed.blocks == ranged.blocks == ((0, 3, 4, 5, 9),)
-    assert listed.block_tokens == ranged.block_tokens == 16
+    assert listed.hash_ids == ranged.hash_ids == ((0, 3, 4, 5, 9),)
+    assert listed.hash_tokens == ranged.hash_tokens == 16
 
 
 def test_bad_rows_are_reported_by_number_and_the_rest_is_kept():

@@ -37,7 +37,7 @@ def shipped(name: str) -> Trace:
     trace = parse((FOLDER / f"{name}.csv").read_bytes(), name)
     return replace(
         trace,
-        block_tokens=row["block_tokens"],
+        hash_tokens=row["hash_tokens"],
         tick_s=row["tick_s"],
         source=row["source"],
         licence=row["licence"],

@@ -104,7 +104,7 @@ def parse(data: bytes, name: str = "upload") -> Trace:
         np.array([request[1] for request in good], dtype=np.int64),
         np.array([request[2] for request in good], dtype=np.int64),
         blocks,
-        _block_tokens(good) if blocks else 0,
+        _hash_tokens(good) if blocks else 0,
         source=f"uploaded file {name}",
         content_hash=hashlib.sha256(data).hexdigest(),
         rejected=tuple(rejected),
@@ -156,7 +156,7 @@ def _request(row: Mapping[str, Any], columns: Mapping[str, Reader]) -> tuple[flo
     return t, int(input_tokens), int(output_tokens), values.get("blocks", ())
 
 
-def _block_tokens(requests: list[tuple[float, int, int, Blocks]]) -> int:
+def _hash_tokens(requests: list[tuple[float, int, int, Blocks]]) -> int:
     """Tokens of one content block: the power of two that explains most prompts' number of ids, Mooncake's 512 at a tie."""
     with_blocks = [(input_tokens, len(blocks)) for _, input_tokens, _, blocks in requests if blocks]
     return max((512, 16, 32, 64, 128, 256, 1024), key=lambda size: sum(-(-tokens // size) == n for tokens, n in with_blocks))

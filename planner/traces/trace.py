@@ -28,9 +28,9 @@ class Trace:
     """Seconds from the first request, not falling."""
     input_tokens: np.ndarray
     output_tokens: np.ndarray
-    blocks: tuple[Blocks, ...] | None = None
-    """Ids of the prompt's blocks of `block_tokens` tokens, in order; None when the content was not recorded."""
-    block_tokens: int = 0
+    hash_ids: tuple[Blocks, ...] | None = None
+    """Ids of the prompt's blocks of `hash_tokens` tokens, in order; None when the content was not recorded."""
+    hash_tokens: int = 0
     tick_s: float = 0.0
     """Resolution of the recorded arrivals, s; 0 when they are exact."""
     source: str = ""
@@ -54,16 +54,15 @@ class Trace:
 
     def head(self, requests: int) -> Trace:
         """The first `requests` of it."""
-        blocks = None if self.blocks is None else self.blocks[:requests]
+        hash_ids = None if self.hash_ids is None else self.hash_ids[:requests]
         cut = slice(requests)
         return replace(
-            self, arrival_s=self.arrival_s[cut], input_tokens=self.input_tokens[cut], output_tokens=self.output_tokens[cut], blocks=blocks
+            self, arrival_s=self.arrival_s[cut], input_tokens=self.input_tokens[cut], output_tokens=self.output_tokens[cut], hash_ids=hash_ids
         )
 
-    def arrivals(self, rng: np.random.Generator) -> np.ndarray:
-        """Arrival times to replay, s: recorded ticks spread evenly over their length, order kept."""
+    def smoothed(self, rng: np.random.Generator) -> Trace:
+        """The same requests with recorded ticks spread evenly over their length, order kept: what to replay."""
         if not self.tick_s:
-            return self.arrival_s
-        jittered = self.arrival_s + rng.random(len(self)) * self.tick_s
-        jittered.sort()
-        return jittered
+            return self
+        arrival_s = np.sort(self.arrival_s + rng.random(len(self)) * self.tick_s)
+        return replace(self, arrival_s=arrival_s, tick_s=0.0)
