@@ -16,7 +16,6 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Slug = Annotated[str, Field(max_length=120)]
 
 
-
 class FrozenJson:
     """An immutable, hashable JSON object: the text of a pasted `config.json` in canonical form."""
 

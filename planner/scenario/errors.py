@@ -57,11 +57,20 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """One sentence: field, value, what is allowed, what to do. Only the first of several errors is told, the rest counted."""
     errors = error.errors(include_url=False)
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    path = ".".join(str(part) for part in first["loc"] if not str(part).startswith(TYPE_STEPS))
-    more = f" ({len(errors) - 1} more)" if len(errors) > 1 and first["type"] != "extra_forbidden" else ""
+    path = dotted(first["loc"])
     if first["type"] == "extra_forbidden":
         near = nearest(path, model)
         hint = f"; did you mean {near}?" if near else "; it is not part of a scenario, remove it"
         return f"{shown(path)[1:-1]} is not a known field{hint}"
-    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
-    return f"{path or 'scenario'} = {shown(first['input'])} cannot be used: {message}{more}".replace("\n", " ")
+    # A union tells one error per branch; the branch that looked deepest is the one that was meant.
+    same = [e for e in errors if dotted(e["loc"]).startswith(path)]
+    told = max(same, key=lambda e: (isinstance(e["input"], dict) and e["type"] == "value_error", len(e["loc"])))
+    elsewhere = len({dotted(e["loc"]) for e in errors} - {dotted(e["loc"]) for e in same})
+    more = f" ({elsewhere} more)" if elsewhere else ""
+    message = told["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+    return f"{dotted(told['loc']) or 'scenario'} = {shown(told['input'])} cannot be used: {message}{more}".replace("\n", " ")
+
+
+def dotted(location: tuple[int | str, ...]) -> str:
+    """A pydantic location as the scenario's dotted path."""
+    return ".".join(str(part) for part in location if not str(part).startswith(TYPE_STEPS))

@@ -1,0 +1,56 @@
+"""What a command is given: scenarios from names, files, links or standard input, `--set` pairs, JSON files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from planner import links, presets
+from planner.problems import InputError
+from planner.scenario import Scenario, set_path
+
+
+def add_scenario(parser: argparse.ArgumentParser, count: str | None = None) -> None:
+    """The SCENARIO argument and the options that every command with one has."""
+    parser.add_argument(
+        "scenario", nargs=count, metavar="SCENARIO", help='preset name, scenario or plan file, link, or "-" for JSON on standard input'
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="replace one field, e.g. --set engine.max_num_seqs=64"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def scenario(text: str, changes: Iterable[str] = ()) -> Scenario:
+    """The scenario that `text` names, with `PATH=VALUE` changes applied. Notes of a tolerant door go to standard error."""
+    found, notes = _named(text)
+    for note in notes:
+        print(note, file=sys.stderr)
+    for change in changes:
+        path, equals, value = change.partition("=")
+        if not equals:
+            raise InputError(f"--set {change!r} has no value; write PATH=VALUE, for example engine.max_num_seqs=64")
+        found = set_path(found, path.strip(), json_or_text(value))
+    return found
+
+
+def _named(text: str) -> tuple[Scenario, tuple[str, ...]]:
+    if text == "-":
+        return presets.from_text(sys.stdin.read(presets.MAX_BYTES + 1), "standard input")
+    if text.startswith("?") or "://" in text:
+        return links.decode(text)
+    if text.endswith(".json") or Path(text).is_file():
+        return presets.read(Path(text))
+    return presets.load(text), ()
+
+
+def json_or_text(value: str) -> Any:
+    """A `--set` value: JSON where it is JSON (numbers, true, null, lists, objects), plain text otherwise."""
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value

@@ -1,0 +1,22 @@
+"""What a command prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def print_json(data: Any) -> None:
+    """Print JSON that every parser accepts: no NaN, no infinity."""
+    print(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print left-aligned columns; numbers keep their own formatting."""
+    cells = [[str(c) for c in header], *[["" if c is None else str(c) for c in row] for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    for i, row in enumerate(cells):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if i == 0:
+            print("  ".join("-" * width for width in widths))

@@ -1,0 +1,144 @@
+"""The answer to a scenario, and its JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner.architecture import Architecture
+from planner.cost import Cost
+from planner.memory import MemoryPlan
+from planner.plan.provenance import Provenance
+from planner.plan.steady import Steady
+from planner.problems import Problem
+from planner.scenario import Scenario
+
+if TYPE_CHECKING:
+    from planner.plan.load import Loaded
+
+    from planner.plan.deployment import Deployment
+
+NOT_MODELLED = (
+    "LoRA adapters",
+    "several models on the same GPUs (documents can add plans up)",
+    "service credits for missed promises",
+    "delivery times of hardware",
+    "currency, tax and egress",
+    "answer quality beyond the notes shown",
+    "the network between client and server",
+)
+"""Printed in every plan, so that nobody takes silence for zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `plan(scenario)` answers. `to_dict()` is the JSON that library, command line and exports share.
+
+    Parts are None where the layout is illegal or the model does not fit; `problems` says why.
+    """
+
+    scenario: Scenario
+    architecture: Architecture
+    problems: tuple[Problem, ...]
+    memory: MemoryPlan | None
+    roofline: Steady | None
+    load: Loaded | None
+    """The simulation's results with its timelines; None where nothing was simulated."""
+    cost: Cost
+    confidence: Any
+    provenance: tuple[Provenance, ...]
+    deployments: tuple[Deployment, ...] = ()
+    """The replica, or the prefill and the decode replica of a disaggregated plan."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the plan can run at all."""
+        return self.memory is not None and self.memory.fits
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON: names of `Plan`'s sections, SI units, null for what does not apply, never NaN or infinity."""
+        metrics = self.load.metrics if self.load else None
+        return {
+            "scenario": self.scenario.model_dump(mode="json"),
+            "architecture": architecture_dict(self.architecture),
+            "problems": plain(self.problems),
+            "memory": plain(self.memory) if self.memory else dict.fromkeys(field_names(MemoryPlan)),
+            "roofline": plain(self.roofline) if self.roofline else dict.fromkeys(field_names(Steady)) | {"terms": [], "batch_table": []},
+            "latency": plain(metrics.latency) if metrics else dict.fromkeys(LATENCIES),
+            "throughput": throughput_dict(self.load),
+            "simulation": plain(metrics.simulation) if metrics else {"mode": self.scenario.simulation.mode} | dict.fromkeys(SIMULATION),
+            "cost": plain(self.cost),
+            "confidence": plain(self.confidence),
+            "provenance": plain(self.provenance),
+            "not_modelled": list(NOT_MODELLED),
+        }
+
+
+LATENCIES = ("ttft_s", "ttft_answer_s", "tpot_s", "itl_s", "e2e_s", "queue_s")
+SIMULATION = ("replications", "requests", "steps", "warmup_s", "stable")
+THROUGHPUT = (
+    "requests_per_s",
+    "output_tokens_per_s",
+    "input_tokens_per_s",
+    "mean_batch",
+    "busy",
+    "utilization",
+    "kv_utilization",
+    "prefix_hit_rate",
+    "preemptions",
+    "acceptance_length",
+    "goodput_requests_per_s",
+    "capacity_requests_per_s",
+)
+
+
+def throughput_dict(load: Loaded | None) -> dict[str, Any]:
+    """The `throughput` part: what the simulation saw, and how that compares with what the plan could carry."""
+    if load is None:
+        return dict.fromkeys(THROUGHPUT)
+    seen = plain(load.metrics.throughput)
+    return seen | {"capacity_requests_per_s": finite(load.capacity_requests_per_s), "utilization": finite(load.utilization)}
+
+
+def architecture_dict(arch: Architecture) -> dict[str, Any]:
+    """The `architecture` part."""
+    return {
+        "name": arch.name,
+        "source": arch.source,
+        "total_params": arch.total_params,
+        "active_params": arch.active_params,
+        "active_params_convention": "every weight that one token touches, both embeddings included, towers not",
+        "layers": arch.layers_by_kind(),
+        "kv_bytes_per_token": arch.kv_bytes_per_token("bf16"),
+        "kv_windowed_bytes_per_token": arch.kv_windowed_bytes_per_token("bf16"),
+        "window": arch.window,
+        "fixed_state_bytes_per_sequence": arch.fixed_state_bytes_per_sequence,
+        "estimate": arch.estimate,
+        "notes": list(arch.notes),
+    }
+
+
+def field_names(kind: type) -> list[str]:
+    """Names of a dataclass's fields."""
+    return [f.name for f in fields(kind)]
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where it is not one."""
+    return None if value is None or not math.isfinite(value) else value
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, tuples and numpy scalars as JSON data; NaN and infinities as null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    if hasattr(value, "item"):
+        value = value.item()
+    return finite(value) if isinstance(value, float) else value

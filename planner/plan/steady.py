@@ -1,0 +1,169 @@
+"""The closed-form half of a plan: one decode step, one prefill, the batch table. No queue, no simulation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from planner import cost
+from planner.plan.deployment import Deployment
+from planner.roofline import StepShape, Term
+from planner.scenario import Scenario, mean_length
+
+TABLE_BATCHES = (1, 8, 64, 256)
+"""Batches that every table shows beside the plan's own, as the book chapter does."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """One line of the batch table."""
+
+    batch: int
+    decode_step_s: float
+    decode_tokens_per_s: float
+    usd_per_mtok_output: float | None
+    """Floor price at this batch; None where it does not fit."""
+    usd_per_mtok_input: float | None
+    kv_bytes: float
+    """Cache of this many sequences at their final length, whole replica."""
+    fits: bool
+    bound: str
+    """What the step is bound by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The `roofline` part of a plan. Times are of one replica."""
+
+    batch: int
+    """min(cache-limited batch, max_num_seqs, clients per replica in a closed loop); 0 when nothing fits."""
+    context_tokens: float
+    """Mean context of a decoding sequence that the next figures were evaluated at."""
+    decode_step_s: float
+    decode_bound: str
+    decode_step_batch1_s: float
+    prefill_tokens_per_s: float
+    """Prompt tokens per second of a replica that does nothing else."""
+    prefill_s: float
+    """Time of one mean prompt alone, nothing cached."""
+    arithmetic_batch1_s: float
+    """Arithmetic of one token at the prefill rate: what a decode step of one sequence computes."""
+    compute_bound_batch: float
+    """Batch at which the arithmetic of a step takes as long as reading its weights."""
+    terms: tuple[Term, ...]
+    batch_table: tuple[BatchRow, ...]
+
+
+def input_tokens(scenario: Scenario) -> float:
+    """Mean prompt, tokens."""
+    return mean_length(scenario.workload.input_len)
+
+
+def output_tokens(scenario: Scenario) -> float:
+    """Mean output, tokens, after truncation."""
+    mean = mean_length(scenario.workload.output_len)
+    return min(mean, scenario.workload.max_output_len or mean)
+
+
+def plan_batch(deployment: Deployment, replicas: int) -> int:
+    """The batch that the plan's floor price and step time are quoted at (per replica)."""
+    s = deployment.scenario
+    limits = [deployment.memory.cache_limited_batch, s.engine.max_num_seqs * s.parallel.data_parallel_size]
+    if s.workload.request_rate is None and s.workload.max_concurrency is not None:
+        limits.append(math.ceil(s.workload.max_concurrency / replicas))
+    return min(limits)
+
+
+def context(scenario: Scenario) -> float:
+    """Mean context of a decoding sequence: input + output / 2; the textbook level counts the final length."""
+    share = 1.0 if scenario.fidelity == "textbook" else 0.5
+    return input_tokens(scenario) + share * output_tokens(scenario)
+
+
+def decode_shape(deployment: Deployment, batch: int) -> StepShape:
+    """A pure decode step of `batch` sequences at their mean context."""
+    each = context(deployment.scenario)
+    window = deployment.architecture.window
+    verify = batch * deployment.profile.num_speculative_tokens
+    return StepShape(
+        decode_sequences=batch,
+        context_tokens=round(batch * each),
+        windowed_context_tokens=round(batch * min(each, window)) if window else 0,
+        logit_rows=batch,
+        verify_tokens=verify,
+    )
+
+
+def prefill_shapes(scenario: Scenario, prompt: int) -> list[StepShape]:
+    """The steps that one prompt takes alone, nothing cached."""
+    budget = scenario.engine.max_num_batched_tokens if scenario.engine.enable_chunked_prefill else prompt
+    starts = range(0, prompt, max(1, budget))
+    sizes = [min(budget, prompt - start) for start in starts]
+    return [StepShape(chunks=((size, start),), logit_rows=int(start + size >= prompt)) for size, start in zip(sizes, starts, strict=True)]
+
+
+def prefill_rate(deployment: Deployment, prompt: int) -> float:
+    """Prompt tokens per second with steps filled by as many whole prompts as the token budget holds."""
+    per_step = max(1, deployment.scenario.engine.max_num_batched_tokens // max(1, prompt))
+    if per_step > 1:
+        step = StepShape(chunks=((prompt, 0),) * per_step, logit_rows=per_step)
+        return per_step * prompt / deployment.step_time(step)
+    seconds = sum(deployment.step_time(shape) for shape in prefill_shapes(deployment.scenario, prompt))
+    return prompt / seconds
+
+
+def steady(deployment: Deployment, replicas: int, usd_per_replica_hour: float | None) -> Steady:
+    """Closed forms of one replica. `usd_per_replica_hour` is what its GPUs cost; None withholds the price columns."""
+    s, m, step = deployment.scenario, deployment.memory, deployment.step_time
+    batch = plan_batch(deployment, replicas) if m.fits else 0
+    prompt = max(1, round(input_tokens(s)))
+    rate = prefill_rate(deployment, prompt)
+    shape = decode_shape(deployment, max(1, batch))
+    decode_terms = step.explain(shape)
+    prefill_terms = [term for part in prefill_shapes(s, prompt)[:1] for term in step.explain(part)]
+    sizes = sorted({*TABLE_BATCHES, *([batch, m.cache_limited_batch] if m.fits else [])} - {0})
+    kv_bytes = m.sequence_bytes_per_gpu * s.parallel.tensor_parallel_size * s.parallel.pipeline_parallel_size
+    return Steady(
+        batch=batch,
+        context_tokens=context(s),
+        decode_step_s=step(shape),
+        decode_bound=_bound(decode_terms),
+        decode_step_batch1_s=step(decode_shape(deployment, 1)),
+        prefill_tokens_per_s=rate,
+        prefill_s=sum(step(part) for part in prefill_shapes(s, prompt)),
+        arithmetic_batch1_s=1 / rate,
+        compute_bound_batch=step.compute_bound_batch(),
+        terms=(*decode_terms, *prefill_terms),
+        batch_table=tuple(_row(deployment, size, rate, kv_bytes, usd_per_replica_hour) for size in sizes),
+    )
+
+
+def _row(deployment: Deployment, batch: int, prefill_rate: float, kv_bytes: float, usd_per_hour: float | None) -> BatchRow:
+    s = deployment.scenario
+    shape = decode_shape(deployment, batch)
+    seconds = deployment.step_time(shape)
+    tokens_per_s = batch * deployment.profile.acceptance_length / seconds
+    fits = batch <= deployment.memory.cache_limited_batch
+    priced = usd_per_hour if deployment.memory.fits else None
+    return BatchRow(
+        batch=batch,
+        decode_step_s=seconds,
+        decode_tokens_per_s=tokens_per_s,
+        usd_per_mtok_output=_floor(priced, tokens_per_s, s.price.utilization),
+        usd_per_mtok_input=_floor(priced, prefill_rate, s.price.utilization),
+        kv_bytes=batch * kv_bytes,
+        fits=fits,
+        bound=_bound(deployment.step_time.explain(shape)),
+    )
+
+
+def _floor(usd_per_hour: float | None, tokens_per_s: float, utilization: float) -> float | None:
+    return None if usd_per_hour is None else cost.floor_usd_per_mtok(usd_per_hour, tokens_per_s, utilization)
+
+
+def _bound(terms: tuple[Term, ...]) -> str:
+    """The kind of work that takes most of a step."""
+    seconds: dict[str, float] = {}
+    for term in terms:
+        seconds[term.bound] = seconds.get(term.bound, 0.0) + term.seconds
+    return max(seconds, key=lambda kind: seconds[kind]) if seconds else "memory"

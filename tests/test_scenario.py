@@ -1,0 +1,104 @@
+"""The scenario is strict, frozen, hashable, documented, and says what is wrong in one sentence."""
+
+import json
+
+import pytest
+from pydantic import BaseModel
+
+from planner.problems import InputError
+from planner.scenario import Lengths, Scenario, mean_length, parse, set_path
+from planner.scenario.errors import known_paths, section_of
+
+
+def sections(model: type[BaseModel]) -> list[type[BaseModel]]:
+    inner = [s for f in model.model_fields.values() if (s := section_of(f.annotation))]
+    return [model, *(deep for s in inner for deep in sections(s))]
+
+
+def test_every_field_has_a_default_and_everything_but_sections_a_description() -> None:
+    for section in sections(Scenario):
+        for name, field in section.model_fields.items():
+            assert not field.is_required(), f"{section.__name__}.{name} has no default"
+            assert field.description or section_of(field.annotation), f"{section.__name__}.{name} has no docstring"
+
+
+def test_equal_scenarios_hash_alike_and_json_round_trips() -> None:
+    data = {
+        "model": {"hf_config": {"b": [1, {"c": None}], "a": 1}},
+        "workload": {"input_len": {"kind": "uniform", "mean": 10, "half_width": 0.1}},
+    }
+    one = parse(data)
+    two = Scenario.model_validate_json(one.model_dump_json())
+    assert one == two
+    assert hash(one) == hash(two)
+    assert json.loads(one.model_dump_json())["model"]["hf_config"] == {"a": 1, "b": [1, {"c": None}]}
+
+
+def test_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Scenario().engine.max_num_seqs = 3  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        parse({"model": {"hf_config": {}}}).model.hf_config.text = "x"  # type: ignore[union-attr,misc]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"model": {"nam": "x"}}, ["model.nam", "did you mean model.name"]),
+        ({"max_num_seqs": 3}, ["did you mean engine.max_num_seqs"]),
+        ({"parallel": {"tensor_parallel_size": 0}}, ["parallel.tensor_parallel_size = 0", "greater than or equal to 1"]),
+        ({"engine": {"gpu_memory_utilization": 1.5}}, ["engine.gpu_memory_utilization = 1.5"]),
+        ({"precision": {"weights": "fp7"}}, ["precision.weights", "'fp8'"]),
+        ({"workload": {"request_rate": float("nan")}}, ["workload.request_rate"]),
+        ({"workload": {"request_rate": None}}, ["request_rate", "max_concurrency"]),
+        ({"workload": {"input_len": {"kind": "lognormal", "mean": 3}}}, ["workload.input_len", "cv"]),
+        ({"speculative": {"num_speculative_tokens": 2, "acceptance_rates": [0.2, 0.4]}}, ["must not increase"]),
+        ({"schema_version": 99}, ["schema_version = 99"]),
+        ([], ["JSON object"]),
+        (None, ["JSON object"]),
+    ],
+)
+def test_wrong_input_is_told_in_one_sentence(data: object, words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        parse(data)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_set_path_creates_null_sections_and_validates() -> None:
+    changed = set_path(Scenario(), "speculative.num_speculative_tokens", 5)
+    assert changed.speculative is not None
+    assert changed.speculative.num_speculative_tokens == 5
+    for path in ("speculative.method.x", "engine.nothing", "nothing.at.all", ""):
+        with pytest.raises(InputError):
+            set_path(Scenario(), path, 1)
+
+
+def test_known_paths_reach_into_optional_sections() -> None:
+    paths = known_paths(Scenario)
+    assert {"speculative.acceptance_rates", "disaggregation.prefill.parallel.tensor_parallel_size", "hardware.overrides.memory_gib"} <= set(
+        paths
+    )
+    assert len(paths) == len(set(paths))
+
+
+def test_gpus_counts_replicas_and_both_pools() -> None:
+    assert parse({"parallel": {"tensor_parallel_size": 4, "data_parallel_size": 2}, "fleet": {"replicas": 3, "spares": 5}}).gpus == 24
+    pools = {"prefill": {"replicas": 2}, "decode": {"replicas": 3, "parallel": {"tensor_parallel_size": 2}}}
+    assert parse({"disaggregation": pools}).gpus == 8
+
+
+@pytest.mark.parametrize(
+    ("length", "mean"),
+    [
+        (7, 7.0),
+        (Lengths(kind="uniform", mean=10, half_width=0.5), 10.0),
+        (Lengths(kind="percentiles", points=((0.0, 0.0), (0.5, 10.0), (1.0, 30.0))), 12.5),
+        (Lengths(kind="empirical", values=(1, 2, 9), max=5), 8 / 3),
+        (Lengths(kind="lognormal", mean=100, cv=2), 100.0),
+    ],
+)
+def test_mean_length(length: float | Lengths, mean: float) -> None:
+    assert mean_length(length) == pytest.approx(mean)
