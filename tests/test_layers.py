@@ -22,7 +22,7 @@ LAYERS = [
     "kv_cache",
     "scheduler",
     "fleet",
-    "metrics",
+    "metrics capacity",
     "cost",
     "plan",
     "sweep recommend lessons",
