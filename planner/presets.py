@@ -26,6 +26,11 @@ def names(folder: Path = FOLDER) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.json") if NAME.fullmatch(path.stem))
 
 
+def all(folder: Path = FOLDER) -> dict[str, Scenario]:
+    """Every preset by its name."""
+    return {name: load(name, folder) for name in names(folder)}
+
+
 def load(name: str, folder: Path = FOLDER) -> Scenario:
     """A preset by name. Raises `InputError` that names the nearest preset when there is none of that name."""
     known = names(folder)

@@ -12,7 +12,7 @@ from planner import links, migrate, presets
 from planner.links import packing
 from planner.links.fields import leaves
 from planner.problems import InputError
-from planner.scenario import FrozenJson, Scenario, parse
+from planner.scenario import FrozenJson, Lengths, Scenario, parse
 
 RICH = parse(
     {
@@ -53,7 +53,9 @@ def test_keys_are_dotted_paths_and_values_are_readable():
     assert query["engine.max_model_len"] == "8192"
     assert query["speculative"] == "true"
     assert query["speculative.acceptance_rates"] == "0.6,0.35"
-    assert query["workload.request_rate"] == ""
+    assert "workload.request_rate" not in query
+    assert query["workload.max_concurrency"] == "7"
+    assert query["slo.ttft_s"] == "0"
     assert query["disaggregation.prefill.engine.max_num_seqs"] == "4"
 
 
@@ -114,6 +116,25 @@ def test_only_the_clashing_setting_is_dropped():
     assert scenario.speculative is not None
     assert scenario.speculative.acceptance_rate == 0.7
     assert len(notes) == 1
+
+
+def test_clients_without_a_rate_are_a_closed_loop_and_with_one_a_capped_open_loop():
+    assert links.decode("workload.max_concurrency=64")[0].workload.request_rate is None
+    capped = parse({"workload": {"request_rate": 4.0, "max_concurrency": 64}})
+    assert links.decode(links.encode(capped)) == (capped, ())
+
+
+def test_a_lognormal_length_travels_as_mean_spread_and_longest():
+    scenario, notes = links.decode(
+        "workload.input_len=1155&workload.input_len.cv=1.86&workload.input_len.max=16000&workload.output_len.cv=1"
+    )
+    assert notes == ()
+    assert scenario.workload.input_len == Lengths(kind="lognormal", mean=1155, cv=1.86, max=16000)
+    assert scenario.workload.output_len == Lengths(kind="lognormal", mean=256, cv=1)
+    assert links.decode(links.encode(scenario)) == (scenario, ())
+    assert links.decode("preset=chat-70b-2xh100&workload.input_len=500")[0].workload.input_len == Lengths(
+        kind="lognormal", mean=500, cv=1.86, max=16000
+    )
 
 
 def test_a_section_is_on_when_one_of_its_settings_is_given_unless_switched_off():

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlencode
 from pydantic import ValidationError
 
 from planner import migrate, presets
-from planner.links.fields import Leaf, Texts, get, leaves, read, write
+from planner.links.fields import LENGTH_PARTS, LENGTHS, Leaf, Texts, get, leaves, read, split_length, write
 from planner.problems import InputError
-from planner.scenario import SCHEMA_VERSION, Scenario
+from planner.scenario import SCHEMA_VERSION, Lengths, Scenario
 from planner.scenario.errors import nearest, shown
 
 MAX_LINK_CHARACTERS = 32_000
@@ -29,9 +29,18 @@ Notes = tuple[str, ...]
 
 
 def encode(scenario: Scenario) -> Query:
-    """Every field that differs from the schema's default, under its dotted path, in the scenario's order."""
+    """Every field that differs from the schema's default, under its dotted path, in the scenario's order.
+
+    A closed loop leaves `workload.request_rate` out; clients that also wait for a rate state it.
+    """
     values = ((leaf, get(scenario, leaf)) for leaf in leaves().values())
-    return {leaf.path: write(leaf, value) for leaf, value in values if value != leaf.default}
+    query = {leaf.path: write(leaf, value) for leaf, value in values if value != leaf.default}
+    if scenario.workload.max_concurrency is not None:
+        rate = leaves()["workload.request_rate"]
+        query |= {rate.path: write(rate, scenario.workload.request_rate)}
+        if scenario.workload.request_rate is None:
+            del query[rate.path]
+    return query
 
 
 def share(scenario: Scenario, price_date: str | None = None) -> Query:
@@ -58,7 +67,9 @@ def decode(link: str | Mapping[str, str | Iterable[str]]) -> tuple[Scenario, Not
     base, notes = _preset(query.pop("preset", []))
     values, changes = migrate.paths({tuple(key.split(".")): texts for key, texts in query.items()}, version)
     accepted, refused = _read_all({".".join(path): value for path, value in values.items()}, base)
-    scenario, clashes = _assemble(accepted, base)
+    if accepted.get("workload.max_concurrency") is not None:
+        accepted.setdefault("workload.request_rate", None)  # clients and no rate is a closed loop
+    scenario, clashes = _assemble(_with_lengths(accepted, base), base)
     return scenario, _few((*notes, *changes, *refused, *clashes))
 
 
@@ -171,6 +182,23 @@ def _assemble(accepted: dict[str, Any], base: Scenario) -> tuple[Scenario, list[
                 notes.append(f"{' and '.join(culprits[:3])} cannot be used here: {_reason(error, '')}; the value before is kept")
                 mine = {path: value for path, value in mine.items() if path not in culprits}
     return Scenario.model_validate(data), notes
+
+
+def _with_lengths(accepted: dict[str, Any], base: Scenario) -> dict[str, Any]:
+    """The settings with each length's mean, cv and max joined into one value."""
+    joined = {path: value for path, value in accepted.items() if path not in LENGTH_PARTS}
+    for name in LENGTHS:
+        path = f"workload.{name}"
+        given = {part for part in ("", ".cv", ".max") if path + part in accepted}
+        mean, cv, longest = (
+            accepted.get(p, old)
+            for p, old in zip((path, f"{path}.cv", f"{path}.max"), split_length(getattr(base.workload, name)), strict=True)
+        )
+        if given and isinstance(mean, dict | Lengths):
+            joined[path] = mean
+        elif given:
+            joined[path] = {"kind": "lognormal", "mean": mean, "cv": cv, "max": longest} if float(cv or 0) else mean
+    return joined
 
 
 def _overlay(section: Any, settings: dict[str, Any]) -> Any:

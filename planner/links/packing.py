@@ -46,15 +46,20 @@ def _inflate(text: str) -> str:
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
     """JSON text → object, with a size limit. Raises ValueError with a clause that says what is wrong."""
-    if len(text) > MAX_CONFIG_BYTES:
-        raise ValueError(f"it is longer than the {MAX_CONFIG_BYTES:,} characters {what} may have")
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is not {what} in JSON") from error
+    value = parse_json(text, what)
     if not isinstance(value, dict):
         raise ValueError(f"it is not {what}, which is a JSON object")
     return value
+
+
+def parse_json(text: str, what: str) -> Any:
+    """JSON text → its value, with a size limit and without NaN. Raises ValueError with a clause that says what is wrong."""
+    if len(text) > MAX_CONFIG_BYTES:
+        raise ValueError(f"it is longer than the {MAX_CONFIG_BYTES:,} characters {what} may have")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not {what} in JSON") from error
 
 
 def _no_constant(name: str) -> None:
