@@ -54,11 +54,10 @@ class Trace:
 
     def head(self, requests: int) -> Trace:
         """The first `requests` of it."""
-        hash_ids = None if self.hash_ids is None else self.hash_ids[:requests]
         cut = slice(requests)
-        return replace(
-            self, arrival_s=self.arrival_s[cut], input_tokens=self.input_tokens[cut], output_tokens=self.output_tokens[cut], hash_ids=hash_ids
-        )
+        hash_ids = None if self.hash_ids is None else self.hash_ids[cut]
+        arrival_s, input_tokens, output_tokens = self.arrival_s[cut], self.input_tokens[cut], self.output_tokens[cut]
+        return replace(self, arrival_s=arrival_s, input_tokens=input_tokens, output_tokens=output_tokens, hash_ids=hash_ids)
 
     def smoothed(self, rng: np.random.Generator) -> Trace:
         """The same requests with recorded ticks spread evenly over their length, order kept: what to replay."""
