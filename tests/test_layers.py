@@ -24,9 +24,10 @@ LAYERS = [
     "fleet",
     "metrics capacity",
     "cost",
+    "bands",
     "plan",
     "sweep recommend lessons",
-    "validate measure",
+    "validate measure fit",
     "links presets export",
     "views",
 ]

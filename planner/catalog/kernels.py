@@ -1,0 +1,113 @@
+"""Kernel constants by (GPU, engine, data type), fitted on public kernel benchmarks by `planner.fit`; never on serving runs.
+
+`find` returns the row that fits best and says how far it had to reach: another engine's kernels, another GPU's efficiencies.
+Efficiencies are shares of the datasheet peak, so a borrowed row scales with the datasheet of the GPU that borrows it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.catalog.gpus import gpus
+
+KERNELS_FILE = Path(__file__).with_name("kernels.json")
+
+COMPUTE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4", "int4": "bf16", "mxfp4": "bf16", "mxfp4_fp8": "fp8"}
+"""Precision of the arithmetic behind a kernel's data type; 4-bit weights without 4-bit arithmetic are unpacked to 16 bit."""
+
+SUBSTITUTES = {
+    "fp8": ("fp8_block", "bf16"),
+    "fp8_block": ("fp8", "bf16"),
+    "nvfp4": ("mxfp4_fp8", "fp8", "int4", "bf16"),
+    "int4": ("mxfp4", "bf16"),
+    "mxfp4": ("int4", "bf16"),
+    "mxfp4_fp8": ("mxfp4", "nvfp4", "fp8", "bf16"),
+}
+"""Data types whose kernels stand in when a type was not measured, nearest first."""
+
+REFERENCE_GPU = {
+    "turing": "a100-80-sxm",
+    "ampere": "a100-80-sxm",
+    "ada": "l40s",
+    "hopper": "h100-sxm",
+    "blackwell": "b200-sxm",
+    "blackwell_rtx": "rtx-pro-6000",
+    "rubin": "gb300-nvl72",
+    "cdna2": "a100-80-sxm",
+    "cdna3": "h200-sxm",
+    "cdna4": "b200-sxm",
+}
+"""Measured part that stands in for a family; families not listed borrow the H100's efficiencies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row of constants and how far it is from what was asked for."""
+
+    row: dict[str, Any]
+    same_gpu: bool
+    same_family: bool
+    same_engine: bool
+    same_dtype: bool
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The constants file: source, date, licence, `kernels` by kind, `host` by engine."""
+    return json.loads(KERNELS_FILE.read_text(encoding="utf-8"))
+
+
+@cache
+def _rows(kernel: str) -> tuple[dict[str, Any], ...]:
+    return tuple(document()["kernels"][kernel])
+
+
+@cache
+def find(kernel: str, gpu: str, engine: str, dtype: str | None = None, **key: Any) -> Found | None:
+    """The best row of `kernel` for this GPU slug, engine and data type; None when no GPU was measured.
+
+    `key` must match exactly where values are given (`phase`, `ranks`, `eager`), except `head_dim`, which takes the nearest.
+    A missing data type is replaced first, then the engine, then the GPU: a part's own kernels tell more than another's.
+    """
+    family = gpus()[gpu].family
+    reference = REFERENCE_GPU.get(family, "h100-sxm")
+    types = (dtype, *SUBSTITUTES.get(dtype, ())) if dtype else (None,)
+    head_dim = key.pop("head_dim", None)
+    best: tuple[float, Found] | None = None
+    for row in _rows(kernel):
+        if any(row.get(name) != value for name, value in key.items()):
+            continue
+        if dtype and row["dtype"] not in types:
+            continue
+        row_family = gpus()[row["gpu"]].family
+        distance = 0.0 if row["gpu"] == gpu else 20.0 if row["gpu"] == reference else 25.0 if row_family == family else 500.0
+        distance += 0 if row["engine"] == engine else 2 if row["engine"] != "sglang" else 3
+        distance += 30 * types.index(row["dtype"]) if dtype else 0
+        if head_dim is not None:
+            distance += abs(head_dim - row["head_dim"]) / 256
+        if best is None or distance < best[0]:
+            same_dtype = not dtype or row["dtype"] == dtype
+            best = distance, Found(row, row["gpu"] == gpu, row_family == family, row["engine"] == engine, same_dtype)
+    return best[1] if best else None
+
+
+def host(engine: str, version: str, async_scheduling: bool) -> dict[str, Any]:
+    """Host time of an engine: `step_us` and `sequence_us` per step, `api_us` per request; the newest row not above `version`."""
+    ask = _version(version)
+    rows = [r for r in document()["host"] if r["engine"] == engine and r["async_scheduling"] == async_scheduling]
+    fitting = [r for r in rows if _version(r["from_version"]) <= ask] or rows
+    return max(fitting, key=lambda r: _version(r["from_version"]))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    parts = []
+    for part in text.lstrip("v").split("."):
+        digits = "".join(c for c in part if c.isdigit())
+        if not digits:
+            break
+        parts.append(int(digits))
+    return tuple(parts)

@@ -1,0 +1,172 @@
+"""The numbers behind one level of step time: ideal ones for the datasheet, measured ones for the calibrated level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.catalog import kernels
+from planner.hardware import Gpu
+from planner.problems import Problem, Severity
+from planner.units import US
+
+IDEAL = math.inf
+"""Knee of a plain max(compute, memory)."""
+
+WEIGHT_ONLY = "int4"
+"""Data type whose kernels unpack weights to 16 bit on the way."""
+
+
+@dataclass(slots=True)
+class Constants:
+    """Kernel constants of one (GPU, engine). With `ideal` every efficiency is 1 and every launch is free."""
+
+    gpu: Gpu
+    engine: str
+    ideal: bool
+    eager: bool = False
+    substitutes: dict[str, str] = field(default_factory=dict)
+    """What had to be borrowed, by kernel: becomes a problem of the plan."""
+
+    def dtype(self, precision: str, block_scaled: bool) -> str:
+        """Kernel data type for weights of this storage precision on this GPU."""
+        if precision in ("auto", "bf16", "fp16", "fp32"):
+            return "bf16"
+        if precision == "int8":
+            return "fp8" if self.gpu.native("int8") or self.gpu.native("fp8") else WEIGHT_ONLY
+        if not self.gpu.native(precision):
+            return WEIGHT_ONLY
+        if precision == "fp8":
+            return "fp8_block" if block_scaled else "fp8"
+        return "nvfp4" if precision == "mxfp4" else precision
+
+    def moe_dtype(self, precision: str, block_scaled: bool) -> str:
+        """As `dtype`, for experts: MXFP4 has kernels of its own, with 16-bit activations or, on 4-bit parts, 8-bit ones."""
+        if precision == "mxfp4":
+            return "mxfp4_fp8" if self.gpu.native("mxfp4") else "mxfp4"
+        return self.dtype(precision, block_scaled)
+
+    def row(self, kernel: str, dtype: str | None = None, **key: Any) -> dict[str, Any]:
+        """Constants of one kernel; what was borrowed is noted."""
+        if self.ideal:
+            return IDEAL_ROW | {"dtype": dtype}
+        found = kernels.find(kernel, self.gpu.slug, self.engine, dtype, **key)
+        if found is None:
+            self.substitutes[kernel] = "no measurement; datasheet figure"
+            return IDEAL_ROW | {"dtype": dtype}
+        row = found.row
+        if not found.same_gpu:
+            self.substitutes[kernel] = f"{row['gpu']} efficiencies scaled by the datasheet"
+        elif not found.same_dtype:
+            self.substitutes[kernel] = f"{row['dtype']} kernels for {dtype}"
+        elif not found.same_engine:
+            self.substitutes[kernel] = f"{row['engine']} kernels"
+        return row
+
+    def peak(self, row: dict[str, Any]) -> float:
+        """FLOP/s of the arithmetic that this row's kernels do on this GPU."""
+        return self.gpu.peak_flops(kernels.COMPUTE[row.get("dtype") or "bf16"])
+
+    def all_reduce(self, ranks: int, link_bytes_s: float, inter_node: bool, gpus_per_node: int) -> Callable[[float], float]:
+        """Seconds of one all-reduce of so many bytes over `ranks` GPUs."""
+        inner = min(ranks, gpus_per_node) if inter_node else ranks
+        nodes = math.ceil(ranks / inner)
+        local = self._local_all_reduce(inner, link_bytes_s if not inter_node else self.gpu.link_bytes_s)
+        if nodes == 1:
+            return local
+        assumed = kernels.document()["assumed"]
+        network = link_bytes_s * (1.0 if self.ideal else assumed["network_share"])
+        delay = 0.0 if self.ideal else 2 * assumed["network_us"] * US
+        return lambda size: local(size) + delay + 2 * (nodes - 1) / nodes * size / inner / network
+
+    def _local_all_reduce(self, ranks: int, link_bytes_s: float) -> Callable[[float], float]:
+        if ranks <= 1:
+            return lambda size: 0.0
+        ring = 2 * (ranks - 1) / ranks / link_bytes_s
+        if self.ideal:
+            return lambda size: ring * size
+        measured_ranks = 2 if ranks < 4 else 4 if ranks < 8 else 8
+        # A PCIe box behaves like no NVLink box: borrow from a part with the same kind of link.
+        slug = self.gpu.slug if kernels.find("all_reduce", self.gpu.slug, self.engine, ranks=measured_ranks) else "h100-sxm"
+        if link_bytes_s < 100e9 and _link(slug) >= 100e9:
+            slug = "l40s" if link_bytes_s < 50e9 else "rtx-pro-6000"
+        found = kernels.find("all_reduce", slug, self.engine, ranks=measured_ranks, eager=self.eager)
+        found = found or kernels.find("all_reduce", slug, self.engine, ranks=measured_ranks, eager=False)
+        if found is None:
+            found = kernels.find("all_reduce", slug, self.engine, ranks=4, eager=False)
+        if found is None:
+            self.substitutes["all_reduce"] = "no measurement; datasheet figure"
+            return lambda size: ring * size
+        row = found.row
+        if row["gpu"] != self.gpu.slug:
+            self.substitutes["all_reduce"] = f"{row['gpu']} all-reduce scaled by the link"
+        measured_ring = 2 * (row["ranks"] - 1) / row["ranks"] / _link(row["gpu"])
+        return interpolated(row["bytes"], [us * US for us in row["us"]], ring / measured_ring)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """One sentence when constants had to be borrowed."""
+        if not self.substitutes:
+            return ()
+        what = "; ".join(f"{kernel}: {how}" for kernel, how in sorted(self.substitutes.items()))
+        severity: Severity = "warning" if any("efficiencies" in how or "datasheet" in how for how in self.substitutes.values()) else "info"
+        message = f"kernels of {self.engine} on {self.gpu.slug} were not all measured, so the step time borrows: {what}"
+        return (Problem("low_confidence", severity, "hardware.gpu", message, "measure this deployment and recalibrate on your own points"),)
+
+
+IDEAL_ROW: dict[str, Any] = {
+    "compute": 1.0,
+    "memory": 1.0,
+    "launch_us": 0.0,
+    "knee": IDEAL,
+    "half_width": 0.0,
+    "half_tokens": 0.0,
+    "sequence_head_us": 0.0,
+    "sequence_us": 0.0,
+    "dispatch_us": 0.0,
+    "dispatch_us_per_million": 0.0,
+    "combine_us": 0.0,
+    "combine_us_per_million": 0.0,
+}
+
+
+def _link(slug: str) -> float:
+    from planner.catalog.gpus import gpus
+    from planner.units import GB
+
+    return gpus()[slug].scale_up.gb_s_per_direction_per_gpu * GB
+
+
+def interpolated(sizes: list[int], seconds: list[float], stretch: float) -> Callable[[float], float]:
+    """Straight lines through measured (bytes, seconds) in log-log; constant below, at the last point's rate above.
+
+    `stretch` multiplies what a point costs above the smallest message: the ring's bytes over the link, relative to the measured one.
+    """
+    floor = seconds[0]
+    logs = [math.log(s) for s in sizes]
+    values = [math.log(floor + max(0.0, s - floor) * stretch) for s in seconds]
+
+    def time(size: float) -> float:
+        if size <= sizes[0]:
+            return floor
+        x = math.log(size)
+        if x >= logs[-1]:
+            return math.exp(values[-1]) * size / sizes[-1]
+        i = next(i for i, log in enumerate(logs) if log > x)
+        share = (x - logs[i - 1]) / (logs[i] - logs[i - 1])
+        return math.exp(values[i - 1] + share * (values[i] - values[i - 1]))
+
+    return time
+
+
+def knee(compute: float, memory: float, p: float) -> float:
+    """max(compute, memory) with a rounded corner of exponent `p`; p = 1 adds them up."""
+    if compute <= 0 or memory <= 0:
+        return compute + memory
+    if p == IDEAL:
+        return max(compute, memory)
+    if p == 1:
+        return compute + memory
+    high, low = (compute, memory) if compute > memory else (memory, compute)
+    return high * (1 + (low / high) ** p) ** (1 / p)

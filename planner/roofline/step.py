@@ -1,0 +1,269 @@
+"""The kernel sum: what every kernel of a step takes, tabulated by tokens so that a step loop can ask a million times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from planner.problems import Problem
+from planner.roofline.attention import NO_WINDOW, ChunkCosts, DecodeCosts, pairs
+from planner.roofline.model import StepShape, Term, merged
+from planner.roofline.terms import Piece, TokenTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything a step's time is made of, before scaling."""
+
+    stages: tuple[tuple[TokenTerm, ...], ...]
+    """Token-dependent kernels of every pipeline stage."""
+    head: TokenTerm | None
+    decode: DecodeCosts
+    chunks: tuple[ChunkCosts, ...]
+    chunk_launch_s: float
+    recurrent_s_per_token: float
+    hop_s: float
+    """Handing a micro-batch to the next stage, constant part, all hops."""
+    hop_s_per_token: float
+    host_s: float
+    host_s_per_sequence: float
+    eager_floor_s: float
+    """Least time of a decode step that runs without CUDA graphs; 0 with them."""
+    graph_sequences: int
+    """Largest decode batch with a captured graph; beyond it `ungraphed_floor_s` holds."""
+    ungraphed_floor_s: float
+    pipeline: int
+    data_parallel: int
+    drafts: int
+    """Drafted tokens per sequence (k)."""
+    draft_passes: int
+    weight_read_s: float
+    token_compute_s: float
+
+
+class StepTime:
+    """Seconds of a step of one replica, whole; `explain` names what they are spent on.
+
+    Token-dependent kernels are looked up in a table filled on demand and exact at whole tokens; attention is linear in the
+    contexts; a prefill chunk has a closed form. Not shared between threads while it fills.
+    """
+
+    __slots__ = ("_decode_table", "_draft", "_head_table", "_parts", "_scale", "_sparse", "_token_table", "api_s", "level", "notes")
+
+    def __init__(
+        self,
+        parts: Parts,
+        level: str,
+        scale: float = 1.0,
+        notes: tuple[Problem, ...] = (),
+        draft: StepTime | float | None = None,
+        api_s: float = 0.0,
+    ) -> None:
+        self.level, self.notes, self.api_s = level, notes, api_s
+        self._parts, self._scale, self._draft = parts, scale, draft
+        self._decode_table: dict[int, tuple[float, float, float]] = {}
+        self._token_table: dict[tuple[float, float, int, bool], float] = {}
+        self._head_table: dict[tuple[float, bool], float] = {}
+        self._sparse = parts.decode.sparse
+
+    def decode(self, decode_sequences: int, context_tokens: float = 0, windowed_context_tokens: float = 0) -> float:
+        """Seconds of a step that only decodes: Σ context and Σ min(context, window) over its sequences."""
+        try:
+            base, context, windowed = self._decode_table[decode_sequences]
+        except KeyError:
+            base, context, windowed = self._fill(decode_sequences)
+        if self._sparse:
+            base += self._sparse_s(decode_sequences, context_tokens)
+        return base + context * context_tokens + windowed * windowed_context_tokens
+
+    def __call__(self, shape: StepShape) -> float:
+        """Seconds of one step."""
+        n, context_tokens, windowed, chunks, rows, verify = shape
+        if not chunks:
+            return self.decode(n, context_tokens, windowed)
+        parts = self._parts
+        new, attention, longest = 0, 0.0, 0
+        costs = parts.chunks
+        if len(costs) == 1 and costs[0].window == NO_WINDOW and not costs[0].indexer_per_pair and parts.data_parallel == 1:
+            c = costs[0]
+            per_pair, half, per_prefix = c.per_pair, c.half_tokens, c.per_prefix
+            for fresh, cached in chunks:
+                new += fresh
+                length = cached + fresh
+                attention += per_pair * fresh * (cached + fresh / 2) * (1 + half / length) + per_prefix * cached
+        else:
+            each = [chunk_s(costs, fresh, cached) for fresh, cached in chunks]
+            new, longest = sum(fresh for fresh, _ in chunks), max(fresh for fresh, _ in chunks)
+            attention = max(sum(each) / parts.data_parallel, max(each))
+        flow = min(parts.pipeline, n + len(chunks))
+        dp = parts.data_parallel
+        if dp == 1:
+            tokens: float = (n + verify + new) / flow
+            every = tokens
+        else:
+            tokens = (ceil(n / dp) * (1 + verify / n if n else 1) + max(ceil(new / dp), longest)) / flow
+            every = (n + verify + new) / flow
+        verifying = verify > 0
+        key = (tokens, every, flow, verifying)
+        fixed = self._token_table.get(key)
+        if fixed is None:
+            fixed = self._token_table[key] = self._scale * self._tokens_s(tokens, every, flow, verifying)
+        out = (rows + verify) / dp / flow
+        head = self._head_table.get((out, verifying))
+        if head is None:
+            head = self._head_table[out, verifying] = self._scale * self._head_s(out, verifying)
+        share = 1 / (dp * flow)
+        d = parts.decode
+        seconds = attention / flow + parts.chunk_launch_s + parts.recurrent_s_per_token * max(new / dp, longest) / flow + parts.host_s
+        if n:
+            seconds += d.launch + (d.per_sequence * n + d.per_context * context_tokens + d.per_windowed * windowed) * share
+            seconds += parts.host_s_per_sequence * n
+        seconds = fixed + head + seconds * self._scale
+        if self._sparse and n:
+            seconds += self._sparse_s(n, context_tokens)
+        if self._draft is not None:
+            seconds += self._drafting_s(shape)
+        return seconds
+
+    def explain(self, shape: StepShape) -> tuple[Term, ...]:
+        """The same time in named terms; they add up to the call but for the last bits of a float."""
+        n, context_tokens, windowed, chunks, rows, verify = shape
+        if not chunks:
+            k = self._parts.drafts
+            rows, verify = n, n * k
+            if not n:
+                return ()
+        parts, dp = self._parts, self._parts.data_parallel
+        phase = "step" if n and chunks else "prefill" if chunks else "decode"
+        new, longest = sum(fresh for fresh, _ in chunks), max((fresh for fresh, _ in chunks), default=0)
+        flow = max(1, min(parts.pipeline, n + len(chunks)))
+        tokens = (ceil(n / dp) * (1 + verify / n if n else 1) + (max(ceil(new / dp), longest) if dp > 1 else new)) / flow
+        every = (n + verify + new) / flow
+        terms = [Term(name, phase, s, bound) for name, s, bound in self._token_pieces(tokens, every, flow, verify > 0)]
+        if parts.head is not None:
+            out = (rows + verify) / dp / flow
+            terms += [Term(name, phase, s, bound) for name, s, bound in parts.head(out, out, verify > 0)]
+        share, d = 1 / (dp * flow), parts.decode
+        if n:
+            arithmetic = d.compute_share * context_tokens * share
+            terms += [
+                Term("attention", "decode", (d.per_context * context_tokens + d.per_windowed * windowed) * share - arithmetic, "memory"),
+                Term("attention", "decode", arithmetic, "compute"),
+                Term("attention", "decode", (d.per_sequence - d.state_per_sequence) * n * share, "launch"),
+                Term("recurrent state", "decode", d.state_per_sequence * n * share, "memory"),
+                Term("launch", "decode", d.launch, "launch"),
+            ]
+            for seconds, most in self._sparse:
+                terms.append(Term("attention", "decode", seconds * min(context_tokens, n * most) * share, "memory"))
+        if chunks:
+            each = [chunk_s(parts.chunks, fresh, cached) for fresh, cached in chunks]
+            terms += [
+                Term("attention", "prefill", max(sum(each) / dp, max(each)) / flow, "compute"),
+                Term("recurrent", "prefill", parts.recurrent_s_per_token * max(new / dp, longest) / flow, "compute"),
+                Term("launch", "prefill", parts.chunk_launch_s, "launch"),
+            ]
+        terms.append(Term("host", phase, parts.host_s + parts.host_s_per_sequence * n, "host"))
+        if not chunks:
+            floor = self._floor(n)
+            total = sum(t.seconds for t in terms if t.name != "host") - (d.per_context * context_tokens + d.per_windowed * windowed) * share
+            total -= sum(seconds * min(context_tokens, n * most) * share for seconds, most in self._sparse)
+            terms.append(Term("host", phase, max(0.0, floor - total), "launch"))
+        scaled = [Term(t.name, t.phase, t.seconds * self._scale, t.bound) for t in terms]
+        if self._draft is not None:
+            scaled.append(Term("drafting", phase, self._drafting_s(shape), "draft"))
+        return merged([t for t in scaled if t.seconds > 0])
+
+    def compute_bound_batch(self) -> float:
+        """Batch whose arithmetic takes as long as reading the weights, at this level's rates."""
+        return self._parts.weight_read_s / self._parts.token_compute_s if self._parts.token_compute_s else float("inf")
+
+    def _fill(self, n: int) -> tuple[float, float, float]:
+        """Constant, per context token and per windowed token of a decode step of `n` sequences; draft passes included."""
+        if n <= 0:
+            self._decode_table[n] = (0.0, 0.0, 0.0)
+            return 0.0, 0.0, 0.0
+        parts, d, dp = self._parts, self._parts.decode, self._parts.data_parallel
+        flow = min(parts.pipeline, n)
+        each = 1 + parts.drafts
+        verifying = parts.drafts > 0
+        seconds = self._tokens_s(ceil(n / dp) * each / flow, n * each / flow, flow, verifying)
+        seconds += self._head_s(n * each / dp / flow, verifying)
+        share = 1 / (dp * flow)
+        seconds += d.launch + d.per_sequence * n * share
+        seconds = max(seconds, self._floor(n)) + parts.host_s + parts.host_s_per_sequence * n
+        row = (seconds * self._scale, d.per_context * share * self._scale, d.per_windowed * share * self._scale)
+        draft = self._draft
+        if isinstance(draft, StepTime):
+            base, context, windowed = draft._decode_table.get(n) or draft._fill(n)
+            k = parts.draft_passes
+            row = (row[0] + k * base, row[1] + k * context, row[2] + k * windowed)
+        elif draft is not None:
+            plain = self._plain(n)
+            row = (row[0] + draft * plain[0], row[1] + draft * plain[1], row[2] + draft * plain[2])
+        self._decode_table[n] = row
+        return row
+
+    def _plain(self, n: int) -> tuple[float, float, float]:
+        """What the step would take without speculation: the unit of `speculative.draft_cost`."""
+        parts, d, dp = self._parts, self._parts.decode, self._parts.data_parallel
+        flow = min(parts.pipeline, n)
+        share = 1 / (dp * flow)
+        seconds = self._tokens_s(ceil(n / dp) / flow, n / flow, flow, False) + self._head_s(n / dp / flow, False)
+        seconds += d.launch + d.per_sequence * n * share
+        return seconds * self._scale, d.per_context * share * self._scale, d.per_windowed * share * self._scale
+
+    def _drafting_s(self, shape: StepShape) -> float:
+        """Drafting beside a step with or without chunks: k passes over the decoding sequences, one over the chunks."""
+        n, context, windowed, chunks, _rows, _verify = shape
+        draft = self._draft
+        seconds = 0.0
+        if isinstance(draft, StepTime):
+            if n:
+                seconds = self._parts.draft_passes * draft.decode(n, context, windowed)
+            if chunks:
+                seconds += draft(StepShape(0, 0, 0, chunks, 0, 0))
+        elif draft is not None and n:
+            base, per_context, per_windowed = self._plain(n)
+            seconds = draft * (base + per_context * context + per_windowed * windowed)
+        return seconds
+
+    def _sparse_s(self, n: int, context_tokens: float) -> float:
+        share = self._scale / (self._parts.data_parallel * min(self._parts.pipeline, n or 1))
+        return sum(seconds * min(context_tokens, n * most) for seconds, most in self._sparse) * share
+
+    def _floor(self, n: int) -> float:
+        parts = self._parts
+        return parts.eager_floor_s or (parts.ungraphed_floor_s if n > parts.graph_sequences else 0.0)
+
+    def _tokens_s(self, tokens: float, every: float, flow: int, verifying: bool) -> float:
+        return sum(seconds for _, seconds, _ in self._token_pieces(tokens, every, flow, verifying))
+
+    def _token_pieces(self, tokens: float, every: float, flow: int, verifying: bool) -> list[Piece]:
+        """Kernels of all stages for one micro-batch; the wait for the slowest stage when `flow` micro-batches follow each other."""
+        parts = self._parts
+        pieces: list[Piece] = []
+        slowest = total = 0.0
+        for stage in parts.stages:
+            own = [piece for term in stage for piece in term(tokens, every, verifying)]
+            seconds = sum(s for _, s, _ in own)
+            slowest, total = max(slowest, seconds), total + seconds
+            pieces += own
+        if parts.pipeline > 1:
+            pieces.append(("pipeline hop", parts.hop_s + parts.hop_s_per_token * tokens, "link"))
+            pieces.append(("pipeline wait", max(0.0, flow * slowest - total), "link"))
+        return pieces
+
+    def _head_s(self, rows: float, verifying: bool) -> float:
+        head = self._parts.head
+        return sum(seconds for _, seconds, _ in head(rows, rows, verifying)) if head else 0.0
+
+
+def chunk_s(costs: tuple[ChunkCosts, ...], new: int, cached: int) -> float:
+    """Prefill attention of one chunk behind `cached` tokens, all layers."""
+    seconds = 0.0
+    for c in costs:
+        length = min(cached + new, c.window)
+        seconds += c.per_pair * pairs(new, cached, c.window) * (1 + c.half_tokens / length) + c.per_prefix * min(cached, c.window)
+        if c.indexer_per_pair:
+            seconds += c.indexer_per_pair * new * (cached + new / 2)
+    return seconds

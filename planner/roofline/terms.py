@@ -1,0 +1,124 @@
+"""Token-dependent kernels of one pipeline stage: what T tokens cost in every layer, as functions built once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from planner.catalog import kernels
+from planner.roofline.constants import Constants, knee
+from planner.scenario import Scenario
+from planner.sharding import Gemm, Shard, ShardLayer, ShardMoe, Stage
+from planner.units import US
+
+Piece = tuple[str, float, str]
+"""(name, seconds, bound)."""
+TokenTerm = Callable[[float, float, bool], list[Piece]]
+"""(tokens of this rank, tokens of all data-parallel ranks, verifying drafts?) -> pieces."""
+
+
+def stage_terms(stage: Stage, shard: Shard, scenario: Scenario, c: Constants, block_scaled: bool) -> list[TokenTerm]:
+    """Every kernel of the stage whose time depends on the number of tokens alone."""
+    terms: list[TokenTerm] = []
+    gemms: Counter[Gemm] = Counter()
+    for layer in stage.layers:
+        for gemm in layer.gemms:
+            gemms[gemm] += layer.count
+        if layer.moe is not None:
+            terms.append(moe(layer.moe, layer.count, c, block_scaled, shard.data_parallel_size))
+    terms += [gemm_term(g, count, c, block_scaled) for g, count in gemms.items()]
+    layers = sum(layer.count for layer in stage.layers)
+    if not c.ideal:
+        terms.append(elementwise(shard.hidden_size, layers, sum(x.count for x in stage.layers if x.moe), c))
+    if shard.tensor_parallel_size > 1:
+        reduces = sum(layer.count * layer.all_reduces for layer in stage.layers)
+        terms.append(all_reduce(shard, reduces, scenario, c))
+    exchanges = sum(layer.count for layer in stage.layers if layer.all_to_alls)
+    if exchanges:
+        terms.append(all_to_all(shard, exchanges, next(x for x in stage.layers if x.all_to_alls), c))
+    return terms
+
+
+def gemm_term(g: Gemm, count: int, c: Constants, block_scaled: bool) -> TokenTerm:
+    """launch + (compute ^ knee + memory ^ knee) ^ (1 / knee); when drafts are verified the two add up (no overlap seen)."""
+    row = c.row("gemm", c.dtype(g.precision, block_scaled))
+    rate = c.peak(row) * row["compute"]
+    bandwidth = c.gpu.memory_bandwidth_bytes_s * row["memory"]
+    flops, weight, each = 2.0 * g.n * g.k, g.weight_bytes, 2.0 * (g.n + g.k)
+    launch, p, name = count * row["launch_us"] * US, row["knee"], g.name
+
+    def term(tokens: float, _all: float, verifying: bool) -> list[Piece]:
+        compute, memory = tokens * flops / rate, (weight + tokens * each) / bandwidth
+        seconds = count * knee(compute, memory, 1 if verifying and not c.ideal else p)
+        return [(name, seconds, "compute" if compute > memory else "memory"), ("launch", launch, "launch")]
+
+    return term
+
+
+def moe(m: ShardMoe, count: int, c: Constants, block_scaled: bool, data_parallel: int) -> TokenTerm:
+    """Routed experts: the step reads the experts that its tokens touch, E·(1 − (1 − k/E)ᵀ) of them."""
+    row = c.row("moe", c.moe_dtype(m.precision, block_scaled))
+    rate = c.peak(row) * row["compute"]
+    bandwidth = c.gpu.memory_bandwidth_bytes_s * row["memory"]
+    matrices = 3 if m.gated else 2
+    pair_flops = 2.0 * matrices * m.hidden * m.intermediate
+    expert_bytes = m.weight_bytes_per_expert * (1 + row.get("half_width", 0.0) / m.intermediate)
+    miss, launch, p = 1 - m.top_k / m.experts, count * row["launch_us"] * US, row["knee"]
+
+    def term(_tokens: float, every: float, _verifying: bool) -> list[Piece]:
+        pairs = every * m.top_k / m.ep_size
+        touched = m.experts_per_rank * (1 - miss**every)
+        compute = pairs * pair_flops / rate
+        memory = (touched * expert_bytes + 2 * m.hidden * (every / m.ep_size + pairs)) / bandwidth
+        seconds = count * knee(compute, memory, p)
+        return [("experts", seconds, "compute" if compute > memory else "memory"), ("launch", launch, "launch")]
+
+    return term
+
+
+def elementwise(hidden: int, layers: int, moe_layers: int, c: Constants) -> TokenTerm:
+    """Norms, rotary embedding, activation, cache write and routers: assumed kernels, not measured ones."""
+    a = kernels.document()["assumed"]
+    launch = (layers * a["elementwise_kernels"] * a["elementwise_us"] + moe_layers * a["router_us"]) * US
+    each = layers * a["elementwise_tensors"] * hidden * 2 / (a["elementwise_memory"] * c.gpu.memory_bandwidth_bytes_s)
+    return lambda tokens, _all, _verifying: [("elementwise", tokens * each, "memory"), ("launch", launch, "launch")]
+
+
+def all_reduce(shard: Shard, count: int, scenario: Scenario, c: Constants) -> TokenTerm:
+    """Two sums of tokens × hidden per layer over the tensor-parallel group."""
+    group, nodes = shard.tp_group, scenario.hardware.gpus_per_node
+    inter_node = group.inter_node and group.size > nodes
+    link = c.gpu.link_bytes_s if group.inter_node and not inter_node else group.link_bytes_s
+    time = c.all_reduce(group.size, link, inter_node, nodes)
+    each = shard.hidden_size * 2
+    return lambda tokens, _all, _verifying: [("all-reduce", count * time(tokens * each), "link")]
+
+
+def all_to_all(shard: Shard, layers: int, layer: ShardLayer, c: Constants) -> TokenTerm:
+    """Dispatch and combine of tokens × top_k × hidden between data-parallel ranks that share the experts."""
+    assert layer.moe is not None
+    group = shard.ep_group
+    hidden = layer.moe.hidden * layer.moe.top_k
+    away = (group.size - 1) / group.size
+    if c.ideal:
+        wire = 3 * away * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
+        return lambda tokens, _all, _verifying: [("all-to-all", layers * tokens * wire, "link")]
+    row = c.row("all_to_all", None, nodes=1)
+    a = kernels.document()["assumed"]
+    constant = (row["dispatch_us"] + row["combine_us"] + (2 * a["network_us"] if group.inter_node else 0.0)) * US
+    each = hidden * (row["dispatch_us_per_million"] + row["combine_us_per_million"]) / 1e6 * US
+    if group.inter_node:
+        each = max(each, 3 * away * hidden / (group.link_bytes_s * a["network_share"]))
+    return lambda tokens, _all, _verifying: [("all-to-all", layers * (constant + tokens * each), "link")]
+
+
+def head(stage: Stage, shard: Shard, c: Constants, block_scaled: bool) -> TokenTerm | None:
+    """The output matrix and greedy sampling, by rows of logits."""
+    if stage.lm_head is None:
+        return None
+    product = gemm_term(stage.lm_head, 1, c, block_scaled)
+    if c.ideal:
+        return product
+    per_logit = kernels.document()["assumed"]["sampling_bytes_per_logit"]
+    each = shard.vocab_size * per_logit / (0.8 * c.gpu.memory_bandwidth_bytes_s)
+    return lambda rows, every, verifying: [*product(rows, every, verifying), ("sampling", rows * each, "memory")]
