@@ -1,0 +1,142 @@
+"""Measured rows: the columns of `measured.csv`, which `validate` and `compare` read, from runs and benchmark files alike."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from planner.problems import InputError
+
+Row = dict[str, Any]
+"""One operating point by the names of `COLUMNS`; unknown is None. Times in milliseconds, as the file has them."""
+
+COLUMNS = (
+    *(
+        "id",
+        "source",
+        "date",
+        "engine",
+        "engine_version",
+        "model",
+        "gpu",
+        "n_gpu",
+        "tp",
+        "pp",
+        "dp",
+        "ep",
+        "weight_precision",
+        "kv_precision",
+    ),
+    *("spec_decode", "isl_mean", "isl_desc", "osl_mean", "osl_desc", "load_kind", "load_value", "max_num_seqs", "max_batched_tokens"),
+    *("prefix_cache_note", "out_tok_s_total", "in_tok_s_total", "req_s", "ttft_mean_ms", "ttft_p50_ms", "ttft_p99_ms", "tpot_mean_ms"),
+    *("tpot_p99_ms", "e2e_mean_ms", "e2e_p99_ms", "notes", "tier", "disagg", "tpot_p50_ms", "cached_input_tokens", "length_half_width"),
+    *("gpu_memory_utilization", "max_model_len"),
+)
+NUMBERS = frozenset(
+    (
+        *("n_gpu", "tp", "pp", "dp", "ep", "isl_mean", "osl_mean", "load_value", "max_num_seqs", "max_batched_tokens", "out_tok_s_total"),
+        *("in_tok_s_total", "req_s", "ttft_mean_ms", "ttft_p50_ms", "ttft_p99_ms", "tpot_mean_ms", "tpot_p50_ms", "tpot_p99_ms"),
+        *("e2e_mean_ms", "e2e_p99_ms", "cached_input_tokens", "length_half_width", "gpu_memory_utilization", "max_model_len"),
+    )
+)
+RESULTS = (
+    "ttft_mean_ms",
+    "ttft_p50_ms",
+    "ttft_p99_ms",
+    "tpot_mean_ms",
+    "tpot_p50_ms",
+    "tpot_p99_ms",
+    "e2e_mean_ms",
+    "e2e_p99_ms",
+    "out_tok_s_total",
+    "req_s",
+)
+LARGEST_ROWS = 100_000
+
+
+def row(**known: Any) -> Row:
+    """A row with the given columns; impossible numbers (NaN, infinite, negative, zero times and rates) become unknown."""
+    unknown = set(known) - set(COLUMNS)
+    if unknown:
+        raise KeyError(f"not a column of measured.csv: {sorted(unknown)}")
+    filled: Row = dict.fromkeys(COLUMNS)
+    for name, value in known.items():
+        filled[name] = number(value, positive=name in RESULTS) if name in NUMBERS else (value or None)
+    return filled
+
+
+def number(value: Any, positive: bool = False) -> float | None:
+    """A finite, non-negative number (above zero when `positive`), or None."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and (found > 0 if positive else found >= 0) else None
+
+
+def has_results(found: Row) -> bool:
+    """The row holds at least one measured figure."""
+    return any(found.get(name) is not None for name in RESULTS)
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """The rows as text in the columns of `measured.csv`; unknown cells are empty. Text that a spreadsheet would run is defused."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for found in rows:
+        writer.writerow([_cell(found.get(name)) for name in COLUMNS])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return f"'{text}" if text[:1] in "=+-@\t\r" else text
+
+
+def from_csv(text: str, where: str = "the file") -> list[Row]:
+    """Rows of a CSV with columns of `measured.csv`, in any order; columns it lacks are unknown.
+
+    Raises InputError when the header holds no measured column, when a row has more cells than the header, or when nothing is measured.
+    """
+    reader = csv.reader(io.StringIO(text))
+    try:
+        header = [name.strip().lstrip("\ufeff") for name in next(reader, [])]
+        if not set(header) & set(RESULTS):
+            raise InputError(
+                f"{where} has none of the measured columns ({', '.join(RESULTS[:4])}, …); give a CSV with the columns of measured.csv"
+            )
+        rows: list[Row] = []
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) > len(header):
+                raise InputError(
+                    f"{where}, line {reader.line_num}, has {len(cells)} cells where the header has {len(header)}; quote text with commas"
+                )
+            if len(rows) >= LARGEST_ROWS:
+                raise InputError(f"{where} has more than {LARGEST_ROWS:,} rows; split it")
+            rows.append(row(**{name: cell.strip() for name, cell in zip(header, cells, strict=False) if name in COLUMNS}))
+    except csv.Error as error:
+        raise InputError(f"{where}, line {reader.line_num}, is not CSV: {error}") from error
+    if not any(map(has_results, rows)):
+        raise InputError(f"{where} holds no row with a measured figure; fill ttft_mean_ms, tpot_mean_ms, e2e_mean_ms or out_tok_s_total")
+    return rows
+
+
+def with_context(rows: Iterable[Row], context: Mapping[str, Any]) -> list[Row]:
+    """The rows with what the user knows of the server (engine, gpu, tp, …) filled in where they do not say."""
+    wrong = set(context) - set(COLUMNS)
+    if wrong:
+        raise InputError(f"{sorted(wrong)[0]!r} is not a column of measured.csv; the columns are {', '.join(COLUMNS)}")
+    given = {name: number(value) if name in NUMBERS else value for name, value in context.items() if value is not None}
+    return [found | {name: value for name, value in given.items() if found.get(name) is None} for found in rows]
