@@ -67,21 +67,36 @@ class Attention:
     """Sparse attention: width of the indexer's cached key."""
     indexer_topk: int = 0
     """Sparse attention: tokens that attention reads at most."""
-    compression: int = 1
-    """Tokens that share one cached entry (DeepSeek V4); 1 for everything else."""
+    compression: int = 0
+    """Tokens that share one cached latent (DeepSeek V4); 0 for everything else."""
+    local_window: int = 0
+    """Latest tokens that are cached uncompressed beside the compressed ones (DeepSeek V4); 0 for everything else."""
 
     @property
     def mla(self) -> bool:
         return self.kv_lora_rank > 0
 
     @property
-    def kv_elements_per_token(self) -> float:
-        """Elements cached for one token in this layer, all heads, one copy; the indexer's key included."""
+    def growing_elements_per_token(self) -> float:
+        """Elements that each further token adds in this layer, all heads, one copy; the indexer's key included."""
+        if not self.stores_kv or self.window is not None:
+            return 0
+        if self.local_window:
+            return (self.head_dim + self.indexer_head_dim) / self.compression if self.compression else 0
+        return self._elements + self.indexer_head_dim
+
+    @property
+    def windowed_elements_per_token(self) -> float:
+        """Elements of one token in a cache that ends at the window."""
         if not self.stores_kv:
             return 0
-        latent = self.kv_lora_rank + self.qk_rope_head_dim
-        elements = latent if self.mla else self.kv_heads * (self.head_dim + self.v_head_dim)
-        return elements / self.compression + self.indexer_head_dim
+        if self.local_window:
+            return self.head_dim
+        return self._elements if self.window is not None else 0
+
+    @property
+    def _elements(self) -> int:
+        return self.kv_lora_rank + self.qk_rope_head_dim if self.mla else self.kv_heads * (self.head_dim + self.v_head_dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +261,7 @@ class Architecture:
     @property
     def window(self) -> int | None:
         """Widest window of the windowed layers; None when there is none."""
-        return max((g.attention.window for g in self.layers if g.attention and g.attention.window), default=None)
+        return max((g.attention.window or g.attention.local_window for g in self.layers if g.attention), default=0) or None
 
     @property
     def kv_heads(self) -> int:
@@ -279,15 +294,17 @@ class Architecture:
 
     def kv_bytes(self, tokens: float, kv_precision: str = "bf16") -> float:
         """Cache bytes of one sequence of `tokens`: full layers grow, windowed layers stop at their window, state is fixed."""
-        total = float(self.fixed_state_bytes_per_sequence)
+        elements = 0.0
         for g in self.layers:
             if g.attention is not None:
-                held = tokens if g.attention.window is None else min(tokens, g.attention.window)
-                total += g.count * g.attention.kv_elements_per_token * KV_BYTES[kv_precision] * held
-        return total
+                held = min(tokens, g.attention.window or g.attention.local_window or tokens)
+                elements += g.count * (g.attention.growing_elements_per_token * tokens + g.attention.windowed_elements_per_token * held)
+        return elements * KV_BYTES[kv_precision] + self.fixed_state_bytes_per_sequence
 
     def _kv(self, kv_precision: str, windowed: bool) -> int:
         elements = sum(
-            g.count * g.attention.kv_elements_per_token for g in self.layers if g.attention and (g.attention.window is not None) == windowed
+            g.count * (g.attention.windowed_elements_per_token if windowed else g.attention.growing_elements_per_token)
+            for g in self.layers
+            if g.attention
         )
         return round(elements * KV_BYTES[kv_precision])

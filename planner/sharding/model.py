@@ -40,7 +40,9 @@ class ShardAttention:
     stores_kv: bool
     """False: reads the cache of an earlier layer and adds nothing to it."""
     kv_bytes_per_token: float
-    """Cache bytes of one token in ONE such layer on this rank (indexer included): what memory holds."""
+    """Cache bytes that one more token adds in ONE such layer on this rank (indexer included); 0 in a windowed layer."""
+    kv_windowed_bytes_per_token: float
+    """Cache bytes of one token inside the window of ONE such layer on this rank; 0 in a full-context layer."""
     kv_read_bytes_per_token: float
     """Bytes that decode attention reads per context token in one such layer on this rank."""
     kv_lora_rank: int
@@ -53,6 +55,8 @@ class ShardAttention:
     """Sparse attention reads min(context, this many) tokens; 0 without an indexer."""
     compression: int
     """Tokens per cached entry (DeepSeek V4); 1 otherwise."""
+    local_window: int = 0
+    """Latest tokens cached uncompressed beside the compressed ones (DeepSeek V4); 0 otherwise."""
 
     @property
     def mla(self) -> bool:

@@ -90,8 +90,8 @@ def _stage(arch: Architecture, index: int, span: range, pp: int, parallel: Paral
         layer = _layer(arch, g, count, parallel, precision, ep)
         layers.append(layer)
         if layer.attention:
-            held = count * layer.attention.kv_bytes_per_token
-            kv, windowed = (kv + held, windowed) if layer.attention.window is None else (kv, windowed + held)
+            kv += count * layer.attention.kv_bytes_per_token
+            windowed += count * layer.attention.kv_windowed_bytes_per_token
         if layer.recurrent:
             state += count * layer.recurrent.state_bytes
     weights = sum(x.count * x.weight_bytes for x in layers)
@@ -177,8 +177,9 @@ def kv_heads_per_rank(kv_heads: int, tp: int) -> int:
 def _attention(a: Attention, tp: int, kv_precision: str) -> ShardAttention:
     kv_heads = kv_heads_per_rank(a.kv_heads, tp)
     size = KV_BYTES[kv_precision]
-    held = a.kv_elements_per_token if a.mla else a.kv_elements_per_token * kv_heads / a.kv_heads
-    read = (a.kv_lora_rank + a.qk_rope_head_dim if a.mla else kv_heads * (a.head_dim + a.v_head_dim)) / a.compression
+    copies = 1.0 if a.mla else kv_heads / a.kv_heads
+    growing, windowed = a.growing_elements_per_token * copies, a.windowed_elements_per_token * copies
+    read = a.kv_lora_rank + a.qk_rope_head_dim if a.mla else kv_heads * (a.head_dim + a.v_head_dim)
     return ShardAttention(
         heads=math.ceil(a.heads / tp),
         kv_heads=kv_heads,
@@ -187,14 +188,16 @@ def _attention(a: Attention, tp: int, kv_precision: str) -> ShardAttention:
         window=a.window,
         chunked=a.chunked,
         stores_kv=a.stores_kv,
-        kv_bytes_per_token=held * size,
-        kv_read_bytes_per_token=read * size,
+        kv_bytes_per_token=growing * size,
+        kv_windowed_bytes_per_token=windowed * size,
+        kv_read_bytes_per_token=(a.head_dim / a.compression if a.compression else read) * size,
         kv_lora_rank=a.kv_lora_rank,
         qk_rope_head_dim=a.qk_rope_head_dim,
         indexer_heads=a.indexer_heads,
         indexer_head_dim=a.indexer_head_dim,
         indexer_topk=a.indexer_topk,
-        compression=a.compression,
+        compression=max(a.compression, 1),
+        local_window=a.local_window,
     )
 
 
