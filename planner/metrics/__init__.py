@@ -1,0 +1,31 @@
+"""What users feel and what a fleet delivers, from the timelines of a simulation."""
+
+from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, known, quantiles, t975, t_interval
+from planner.metrics.summary import Latency, Metrics, Run, Throughput, overloaded, promised, settled, summarize
+from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, meets, tpot_s, ttft_s, window
+
+__all__ = [
+    "API_S",
+    "MIN_REPLICATIONS",
+    "Distribution",
+    "Latency",
+    "Metrics",
+    "Run",
+    "Throughput",
+    "Window",
+    "e2e_s",
+    "gaps_s",
+    "good_requests",
+    "known",
+    "meets",
+    "overloaded",
+    "promised",
+    "quantiles",
+    "settled",
+    "summarize",
+    "t975",
+    "t_interval",
+    "tpot_s",
+    "ttft_s",
+    "window",
+]

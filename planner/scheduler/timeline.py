@@ -1,0 +1,173 @@
+"""What a simulation leaves behind: one row a request, sums over the steps, and the steps themselves when asked for."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from planner.workload import Request
+
+STATUSES = ("finished", "failed", "cancelled", "unfinished")
+FINISHED, FAILED, CANCELLED, UNFINISHED = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecords:
+    """One entry a step, and one a decode run: memory grows with steps and requests, never with tokens."""
+
+    end_s: np.ndarray
+    seconds: np.ndarray
+    """How long each took, single precision."""
+    decode_sequences: np.ndarray
+    chunk_tokens: np.ndarray
+    kv_used_blocks: np.ndarray
+    waiting: np.ndarray
+    run_number: np.ndarray
+    """Request whose decode run this is; a preempted request has several."""
+    run_first: np.ndarray
+    """Decode steps run_first to run_last - 1 each emitted tokens of the run, counting only steps that decode."""
+    run_last: np.ndarray
+    run_start_s: np.ndarray
+    """When the token before the run's first decode step was emitted, s."""
+
+    @property
+    def decode_end_s(self) -> np.ndarray:
+        """End times of the steps that decode, s."""
+        return self.end_s[self.decode_sequences > 0]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLog:
+    """Sums over all steps of one replica."""
+
+    steps: int
+    decode_steps: int
+    decode_rows: int
+    """Σ over steps of sequences decoding, padding rows of a static batch included."""
+    padding_rows: int
+    output_busy_s: float
+    """What the steps would have taken without their prefill chunks; the next two are the rest."""
+    input_busy_s: float
+    cached_busy_s: float
+    """Time spent re-reading prefixes found in the cache."""
+    kv_block_s: float
+    """∫ blocks in use dt over busy time."""
+    kv_token_s: float
+    """∫ tokens in KV dt over busy time, a shared one counted once per sequence."""
+    total_blocks: int
+    block_size: int
+    end_s: float
+    records: StepRecords | None = None
+
+    @property
+    def busy_s(self) -> float:
+        return self.output_busy_s + self.input_busy_s + self.cached_busy_s
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Columns over requests in order of arrival (NaN where something never happened), and one log per replica."""
+
+    number: np.ndarray
+    arrival_s: np.ndarray
+    scheduled_s: np.ndarray
+    first_token_s: np.ndarray
+    answer_s: np.ndarray
+    finish_s: np.ndarray
+    input_tokens: np.ndarray
+    output_tokens: np.ndarray
+    decode_steps: np.ndarray
+    cached_tokens: np.ndarray
+    preemptions: np.ndarray
+    priority_class: np.ndarray
+    truncated: np.ndarray
+    status: np.ndarray
+    """Index into STATUSES."""
+    engines: tuple[EngineLog, ...] = ()
+    reasons: tuple[str, ...] = ()
+    """Why requests failed, each reason once."""
+    stopped: str = ""
+    """Why the simulation gave up before the work was done; empty when it drained."""
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def finished(self) -> np.ndarray:
+        return self.status == FINISHED
+
+    @property
+    def steps(self) -> int:
+        return sum(engine.steps for engine in self.engines)
+
+    @property
+    def output_busy_s(self) -> float:
+        return sum(engine.output_busy_s for engine in self.engines)
+
+    @property
+    def input_busy_s(self) -> float:
+        return sum(engine.input_busy_s for engine in self.engines)
+
+    @property
+    def cached_busy_s(self) -> float:
+        return sum(engine.cached_busy_s for engine in self.engines)
+
+    @property
+    def end_s(self) -> float:
+        """When the last step ended, s."""
+        return max((engine.end_s for engine in self.engines), default=0.0)
+
+
+TYPECODES = {
+    "number": "q",
+    "input_tokens": "q",
+    "output_tokens": "q",
+    "decode_steps": "q",
+    "cached_tokens": "q",
+    "preemptions": "i",
+    "priority_class": "i",
+    "truncated": "b",
+    "status": "b",
+}
+"""Columns that are not float64."""
+
+COLUMNS = tuple(f.name for f in fields(Timeline) if f.name not in ("engines", "reasons", "stopped"))
+
+
+class Ledger:
+    """Collects requests as they end, as columns, so that a request object lives no longer than its request."""
+
+    def __init__(self) -> None:
+        self._columns = {name: array(TYPECODES.get(name, "d")) for name in COLUMNS}
+        self._reasons: dict[str, None] = {}
+
+    def add(self, request: Request) -> None:
+        """Write down a request that has ended, or that never will."""
+        c = self._columns
+        c["number"].append(request.number)
+        c["arrival_s"].append(request.arrival_s)
+        c["scheduled_s"].append(request.scheduled_s)
+        c["first_token_s"].append(request.first_token_s)
+        c["answer_s"].append(request.answer_s)
+        c["finish_s"].append(request.finish_s)
+        c["input_tokens"].append(request.input_tokens)
+        c["output_tokens"].append(request.output_tokens)
+        c["decode_steps"].append(request.decode_steps)
+        c["cached_tokens"].append(request.cached_tokens)
+        c["preemptions"].append(request.preemptions)
+        c["priority_class"].append(request.priority_class)
+        c["truncated"].append(request.truncated)
+        c["status"].append(STATUSES.index(request.status) if request.status in STATUSES else UNFINISHED)
+        if request.reason:
+            self._reasons[request.reason] = None
+
+    def timeline(self, engines: Iterable[EngineLog], stopped: str = "") -> Timeline:
+        """Everything added so far, in order of arrival."""
+        columns = {name: np.array(column) for name, column in self._columns.items()}
+        order = np.argsort(columns["number"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+        columns["truncated"] = columns["truncated"].astype(bool)
+        return Timeline(**columns, engines=tuple(engines), reasons=tuple(self._reasons), stopped=stopped)
