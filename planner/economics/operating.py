@@ -1,0 +1,150 @@
+"""Closed forms of a loaded replica: what it does at a steady batch, prefill riding along. No queue, no simulation.
+
+They rank and prune candidates and draw the frontier; what a plan promises comes from the simulation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from planner import traces, workload
+from planner.plan.deployment import Deployment
+from planner.plan.steady import decode_shape
+from planner.roofline import StepShape
+from planner.scenario import Scenario
+
+DRAWS = 4000
+"""Lengths drawn for means and percentiles of a distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Token counts of one scenario's requests."""
+
+    input_mean: float
+    input_high: float
+    """Prompt at the SLO's percentile."""
+    output_mean: float
+    cached: float
+    """Leading prompt tokens that a warm prefix cache holds (the shared system prompt)."""
+
+
+@lru_cache(maxsize=512)
+def _lengths(load: workload.Workload, percentile: int, prefix_caching: bool) -> Lengths:
+    if load.trace is not None:
+        trace = traces.get(load.trace)
+        inputs, outputs = np.asarray(trace.input_tokens, dtype=float), np.asarray(trace.output_tokens, dtype=float)
+    else:
+        rng = np.random.default_rng(0)
+        inputs, outputs = (workload.draw_lengths(rng, length, DRAWS).astype(float) for length in (load.input_len, load.output_len))
+    if load.max_output_len is not None:
+        outputs = np.minimum(outputs, load.max_output_len)
+    cached = min(load.shared_prefix_len, float(inputs.mean())) if prefix_caching else 0.0
+    return Lengths(float(inputs.mean()), float(np.percentile(inputs, percentile)), float(outputs.mean()), cached)
+
+
+def lengths(scenario: Scenario) -> Lengths:
+    """Mean and high token counts of the scenario's requests."""
+    return _lengths(scenario.workload, scenario.slo.percentile, scenario.engine.enable_prefix_caching)
+
+
+@dataclass(frozen=True, slots=True)
+class Operating:
+    """One replica that always has `batch` sequences decoding and as many prompts coming in as answers end."""
+
+    batch: int
+    tpot_s: float
+    """Mean time per output token, prefill interference included."""
+    requests_per_s: float
+    output_tokens_per_s: float
+    prefill_share: float
+    """Share of time that steps take beyond pure decoding."""
+
+    @property
+    def tokens_per_s_per_user(self) -> float:
+        """How fast one answer grows."""
+        return 1 / self.tpot_s
+
+
+def chunks_of(prompt: int, cached: int, budget: int) -> list[tuple[int, int]]:
+    """(new, cached) tokens of each step of one prompt under a token budget."""
+    starts = range(cached, max(prompt, cached + 1), max(1, budget))
+    return [(min(budget, max(prompt, cached + 1) - start), start) for start in starts]
+
+
+def prompt_extra_s(deployment: Deployment, shape: StepShape, prompt: float, cached: float) -> float:
+    """What one prompt adds to the decode steps it rides in."""
+    engine = deployment.scenario.engine
+    room = engine.max_num_batched_tokens - shape.decode_sequences - shape.verify_tokens
+    whole = round(prompt)
+    budget = max(1, room) if engine.enable_chunked_prefill else whole
+    step = deployment.step_time
+    alone = step(shape) if shape.decode_sequences else 0.0
+    return sum(
+        step(shape._replace(chunks=(chunk,), logit_rows=shape.logit_rows + 1)) - alone for chunk in chunks_of(whole, round(cached), budget)
+    )
+
+
+def operating(deployment: Deployment, batch: int) -> Operating:
+    """The steady state at `batch` decoding sequences."""
+    n = lengths(deployment.scenario)
+    shape = decode_shape(deployment, batch)
+    emitted = batch * deployment.profile.acceptance_length
+    # One token of every answer comes out of its prefill, the rest out of decode steps.
+    ended_per_step = emitted / max(1.0, n.output_mean - 1)
+    extra = ended_per_step * prompt_extra_s(deployment, shape, n.input_mean, n.cached)
+    decode_s = deployment.step_time(shape)
+    step_s = decode_s + extra
+    requests_per_s = ended_per_step / step_s
+    return Operating(
+        batch=batch,
+        tpot_s=step_s / deployment.profile.acceptance_length,
+        requests_per_s=requests_per_s,
+        output_tokens_per_s=requests_per_s * n.output_mean,
+        prefill_share=extra / step_s,
+    )
+
+
+def largest_batch(deployment: Deployment) -> int:
+    """Sequences that memory and the engine let run at once without preemption."""
+    s = deployment.scenario
+    return min(deployment.memory.cache_limited_batch, s.engine.max_num_seqs * s.parallel.data_parallel_size)
+
+
+def best_within(deployment: Deployment, tpot_s: float | None) -> Operating | None:
+    """The fullest steady state that keeps mean TPOT within a promise, or None when even one sequence breaks it.
+
+    More sequences always give more requests per second, at a higher TPOT: a bisection finds the largest batch.
+    """
+    most = largest_batch(deployment)
+    if most < 1:
+        return None
+    top = operating(deployment, most)
+    if tpot_s is None or top.tpot_s <= tpot_s:
+        return top
+    low, found = 1, operating(deployment, 1)
+    if found.tpot_s > tpot_s:
+        return None
+    high = most
+    while high - low > max(1, low // 50):
+        middle = (low + high) // 2
+        at = operating(deployment, middle)
+        if at.tpot_s <= tpot_s:
+            low, found = middle, at
+        else:
+            high = middle
+    return found
+
+
+def lone_ttft_s(deployment: Deployment, prompt: float) -> float:
+    """Time to first token of one request on an idle replica: its prefill steps and the named API constant."""
+    n = lengths(deployment.scenario)
+    return prompt_extra_s(deployment, StepShape(), prompt, min(n.cached, prompt - 1)) + deployment.step_time.api_s
+
+
+def lone_tpot_s(deployment: Deployment) -> float:
+    """Time per output token of one request on an idle replica."""
+    return deployment.step_time(decode_shape(deployment, 1)) / deployment.profile.acceptance_length
