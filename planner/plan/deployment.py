@@ -10,7 +10,7 @@ from planner.architecture import Architecture
 from planner.hardware import Gpu
 from planner.memory import MemoryPlan
 from planner.problems import Problem
-from planner.roofline import StepTime
+from planner.roofline import StepTime, Textbook
 from planner.scenario import Pool, Scenario
 from planner.sharding import Shard
 from planner.speculation import Profile
@@ -27,7 +27,7 @@ class Deployment:
     shard: Shard
     memory: MemoryPlan
     profile: Profile
-    step_time: StepTime
+    step_time: StepTime | Textbook
 
 
 def problems(scenario: Scenario) -> tuple[Problem, ...]:

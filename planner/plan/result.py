@@ -15,9 +15,8 @@ from planner.problems import Problem
 from planner.scenario import Scenario
 
 if TYPE_CHECKING:
-    from planner.plan.load import Loaded
-
     from planner.plan.deployment import Deployment
+    from planner.plan.load import Loaded
 
 NOT_MODELLED = (
     "LoRA adapters",

@@ -1,0 +1,29 @@
+"""How much work one question may cause. A self-hoster changes a bound with the environment variable of the same name."""
+
+from __future__ import annotations
+
+import os
+
+from planner.problems import InputError
+
+
+def _bound(name: str, default: int) -> int:
+    text = os.environ.get(f"PLANNER_{name}", "")
+    if not text:
+        return default
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f"environment variable PLANNER_{name} = {text!r} is not a whole number above 0; unset it or give one")
+    return int(text)
+
+
+MAX_STEPS_PER_RUN = _bound("MAX_STEPS_PER_RUN", 400_000)
+"""Engine steps of one simulated run, all replicas together; about 3 s."""
+
+MAX_STEPS_PER_PLAN = _bound("MAX_STEPS_PER_PLAN", 1_500_000)
+"""Engine steps of one plan over all its runs; replications and the capacity search stop early at it. About 10 s."""
+
+MAX_REPLICATIONS = _bound("MAX_REPLICATIONS", 20)
+"""Independent runs of one plan where the scenario does not say how many."""
+
+MAX_SIMULATED_REPLICAS = _bound("MAX_SIMULATED_REPLICAS", 16)
+"""Replicas that are simulated side by side; a larger fleet is simulated as this many with its share of the traffic."""

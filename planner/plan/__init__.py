@@ -1,0 +1,100 @@
+"""`plan(scenario) -> Plan`: the one place where memory, step time, simulation and price meet."""
+
+from __future__ import annotations
+
+from planner import architecture, cost, speculation
+from planner.plan import deployment as deployments
+from planner.plan import provenance
+from planner.plan.deployment import Deployment
+from planner.plan.findings import latency_problems, load_problems, memory_problems
+from planner.plan.load import Effort, Loaded, simulated
+from planner.plan.result import NOT_MODELLED, Plan, plain
+from planner.plan.steady import BatchRow, Steady, steady
+from planner.problems import Problem
+from planner.scenario import Scenario
+
+__all__ = ["NOT_MODELLED", "BatchRow", "Deployment", "Effort", "Loaded", "Plan", "Steady", "plain", "plan"]
+
+
+def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
+    """Answer a scenario. Deterministic for a scenario and a state of the data.
+
+    `effort` quick simulates one run and searches no capacity. What cannot run is a result with `problems`; `InputError`
+    is raised only for what the catalogue does not know or a configuration that cannot be read.
+    """
+    arch = architecture.of(scenario.model)
+    illegal = deployments.problems(scenario)
+    if any(p.severity == "error" for p in illegal):
+        return _cannot_run(scenario, (*illegal, *notes(scenario)), ())
+    replica = deployments.of(scenario)
+    prices = cost.fleet_hour(scenario)
+    closed = steady(replica, scenario.fleet.replicas, prices.replica_usd[-1] if prices else None)
+    found: list[Problem] = [*illegal, *notes(scenario), *memory_problems(replica), *replica.step_time.notes]
+    if not replica.memory.fits:
+        return _cannot_run(scenario, tuple(found), (replica,), closed)
+    infeasible = latency_problems(replica, closed, scenario)
+    load = simulated(replica, scenario, effort)
+    bill = cost.cost(
+        scenario,
+        decode_tokens_per_s=closed.batch * replica.profile.acceptance_length / closed.decode_step_s,
+        prefill_tokens_per_s=closed.prefill_tokens_per_s,
+        load=load.cost_load if load else None,
+    )
+    found += infeasible
+    found += load_problems(replica, closed, load, scenario) if load else [NO_TRAFFIC]
+    found += cost.problems(scenario, bill)
+    return Plan(
+        scenario=scenario,
+        architecture=arch,
+        problems=tuple(found),
+        memory=replica.memory,
+        roofline=closed,
+        load=load,
+        cost=bill,
+        confidence=confidence(scenario, replica),
+        provenance=provenance.of((replica,), bill),
+        deployments=(replica,),
+    )
+
+
+NO_TRAFFIC = Problem(
+    "no_traffic",
+    "info",
+    "workload.request_rate",
+    "no request ever arrives, so there are no latencies under load and no price per token",
+    "",
+)
+
+
+def _cannot_run(scenario: Scenario, found: tuple[Problem, ...], built: tuple[Deployment, ...], closed: Steady | None = None) -> Plan:
+    """A plan without numbers that would mislead: the memory it would need, the bill, and why it cannot run."""
+    bill = cost.cost(scenario)
+    return Plan(
+        scenario=scenario,
+        architecture=architecture.of(scenario.model),
+        problems=(*found, *cost.problems(scenario, bill)),
+        memory=built[-1].memory if built else None,
+        roofline=closed,
+        load=None,
+        cost=bill,
+        confidence=confidence(scenario, built[-1] if built else None),
+        provenance=provenance.of(built, bill),
+        deployments=built,
+    )
+
+
+def notes(scenario: Scenario) -> list[Problem]:
+    """What the choices themselves call for."""
+    arch = architecture.of(scenario.model)
+    found = list(speculation.problems(scenario.speculative))
+    if arch.estimate:
+        message = f"the architecture of {arch.name} is an estimate: {' '.join(arch.notes)}"
+        found.append(
+            Problem("low_confidence", "warning", "model.hf_config", message, "Check parameters and KV bytes against the engine's log.")
+        )
+    return found
+
+
+def confidence(scenario: Scenario, replica: Deployment | None) -> dict[str, object]:
+    """The `confidence` part: grade and error bands of this plan's class."""
+    return {"grade": None, "fidelity": scenario.fidelity, "bands": None, "nearest_measured": []}

@@ -1,0 +1,108 @@
+"""What a plan has to say beside its numbers: what does not fit, what is overloaded, which promise nothing can keep."""
+
+from __future__ import annotations
+
+from planner.plan.deployment import Deployment
+from planner.plan.load import Loaded, api_overhead_s
+from planner.plan.steady import Steady, input_tokens
+from planner.problems import Problem
+from planner.scenario import Scenario
+from planner.units import GIB, MS
+
+
+def memory_problems(deployment: Deployment) -> list[Problem]:
+    """The shortfall of a replica that does not fit, with the nearest change that helps."""
+    memory, s = deployment.memory, deployment.scenario
+    if memory.fits:
+        return []
+    short = memory.shortfall_bytes_per_gpu / GIB
+    weights = memory.weights_bytes_per_gpu / GIB
+    have = memory.budget_bytes_per_gpu / GIB
+    remedy = next((r.message for r in memory.remedies if r.fits), "")
+    message = (
+        f"{s.model.name} does not fit: short {short:.3g} GiB per GPU; weights take {weights:.3g} of the {have:.3g} GiB "
+        f"that one {deployment.gpu.name} gives"
+    )
+    field = next((r.field for r in memory.remedies if r.fits), "parallel.tensor_parallel_size")
+    return [Problem("does_not_fit", "error", field, message, remedy)]
+
+
+def latency_problems(deployment: Deployment, steady: Steady, scenario: Scenario) -> list[Problem]:
+    """Promises that a request alone on an idle machine already breaks: replicas cannot mend those."""
+    slo = scenario.slo
+    alone_ttft_s = steady.prefill_s + api_overhead_s(deployment)
+    alone_tpot_s = steady.decode_step_batch1_s / deployment.profile.acceptance_length
+    found = []
+    for name, alone_s, promise_s, lever in (
+        ("TTFT", alone_ttft_s, slo.ttft_s, "a faster GPU, more tensor parallelism, or prompts that are cached"),
+        ("TPOT", alone_tpot_s, slo.tpot_s, "fewer bytes of weights, more tensor parallelism, or speculation"),
+    ):
+        cached = scenario.engine.enable_prefix_caching and (scenario.workload.shared_prefix_len or scenario.workload.turns > 1)
+        if promise_s is not None and alone_s > promise_s and not (name == "TTFT" and cached):
+            of = f"a prompt of {input_tokens(scenario):,.0f} tokens" if name == "TTFT" else "one sequence"
+            message = (
+                f"{name} of {of} alone is {alone_s / MS:,.0f} ms, over the promised {promise_s / MS:,.0f} ms: more replicas will not help"
+            )
+            field = f"slo.{name.lower()}_s"
+            found.append(Problem("infeasible_slo", "error", field, message, f"It needs {lever}, or another promise."))
+    return found
+
+
+def load_problems(deployment: Deployment, steady: Steady, load: Loaded, scenario: Scenario) -> list[Problem]:
+    """Overload, instability and runs that were cut short."""
+    run, seen = load.metrics.simulation, load.metrics.throughput
+    rate = scenario.workload.request_rate
+    found = []
+    if run.overloaded:
+        found.append(overload(deployment, steady, load, scenario))
+    elif rate and load.capacity_requests_per_s == 0:
+        message = f"no rate keeps every promise at p{scenario.slo.percentile}, not even a few requests a minute"
+        found.append(Problem("infeasible_slo", "error", "slo", message, "Relax the promise, or change the GPU, precision or parallelism."))
+    elif rate and load.capacity_requests_per_s is not None and rate > load.capacity_requests_per_s:
+        capacity = load.capacity_requests_per_s
+        needed = -(-rate * scenario.fleet.replicas // capacity)
+        message = (
+            f"{rate:.3g} requests/s keep up, but the promise at p{scenario.slo.percentile} holds only to {capacity:.3g} requests/s "
+            f"({rate / capacity:.2f}× over)"
+        )
+        found.append(Problem("slo_missed", "warning", "fleet.replicas", message, f"{needed:.0f} replicas would hold it."))
+    if not run.stable and not run.overloaded and run.replications > 1:
+        message = f"latencies at this load did not settle in {run.replications} runs: read the percentiles as a range"
+        found.append(Problem("unstable", "warning", "workload.request_rate", message, "Lower the rate or simulate more requests."))
+    if run.stopped and not run.overloaded:
+        found.append(Problem("stopped", "warning", "workload.num_prompts", f"The simulation {run.stopped}.", "Ask for fewer requests."))
+    for timeline in load.timelines[:1]:
+        for reason in timeline.reasons[:3]:
+            message = f"some requests failed: {reason}"
+            found.append(Problem("requests_failed", "warning", "engine.max_model_len", message, "Shorten them or give more cache."))
+    if seen.truncated:
+        share = seen.truncated / max(1, run.requests)
+        found.append(Problem("truncated", "info", "workload.max_output_len", f"{share:.1%} of answers are cut at the length limit.", ""))
+    if seen.preemptions > run.requests / 20:
+        message = f"the KV cache runs out: {seen.preemptions:,} preemptions over {run.requests:,} requests, each recomputed"
+        found.append(Problem("preemptions", "warning", "engine.max_num_seqs", message, "Lower max_num_seqs or give the cache more memory."))
+    return found
+
+
+def overload(deployment: Deployment, steady: Steady, load: Loaded, scenario: Scenario) -> Problem:
+    """More arrives than can be served: by how much, and which resource binds."""
+    seen = load.metrics.throughput
+    offered = scenario.workload.request_rate
+    cache, seats = deployment.memory.cache_limited_batch, deployment.scenario.engine.max_num_seqs
+    prefill_share = sum(t.input_busy_s for t in load.timelines) / max(1e-9, sum(t.input_busy_s + t.output_busy_s for t in load.timelines))
+    if prefill_share > 0.5:
+        binds, field = f"prefill takes {prefill_share:.0%} of the busy time", "parallel.tensor_parallel_size"
+    elif cache <= seats:
+        binds, field = f"the KV cache holds {cache} sequences", "precision.kv_cache"
+    else:
+        binds, field = f"max_num_seqs admits {seats} sequences", "engine.max_num_seqs"
+    if offered is None:
+        return Problem(
+            "overloaded", "error", "workload.max_concurrency", f"the queue grows without end; {binds}", "Fewer clients or more replicas."
+        )
+    served = max(seen.requests_per_s, 1e-9)
+    replicas = max(scenario.fleet.replicas + 1, -(-offered * scenario.fleet.replicas // served))
+    message = f"overloaded: {offered:.3g} requests/s arrive and about {served:.3g} are served ({offered / served:.2f}×); {binds}"
+    return Problem(
+        "overloaded", "error", field, message, f"At least {replicas:.0f} replicas are needed to keep up, more to keep the promise."
+    )
