@@ -28,6 +28,8 @@ class FlagList:
     """Flags followed by a value, with the values allowed; an empty tuple means any."""
     switches: frozenset[str]
     """Flags that stand alone."""
+    many: frozenset[str] = frozenset()
+    """Flags followed by several values."""
 
 
 @cache
@@ -40,7 +42,7 @@ def flag_lists() -> dict[str, tuple[FlagList, ...]]:
 def _flag_list(program: str, entry: dict[str, object]) -> FlagList:
     values = {flag: tuple(allowed) for flag, allowed in entry["values"].items()}  # type: ignore[attr-defined]
     texts = {key: str(entry[key]) for key in ("version", "commit", "source", "date")}
-    return FlagList(program=program, values=values, switches=frozenset(entry["switches"]), **texts)  # type: ignore[call-overload]
+    return FlagList(program=program, values=values, switches=frozenset(entry["switches"]), many=frozenset(entry["many"]), **texts)  # type: ignore[call-overload]
 
 
 def flag_list(program: str, version: str | None = None) -> FlagList:
@@ -72,4 +74,6 @@ def complaints(arguments: Sequence[str], known: FlagList) -> list[str]:
             value, allowed = rest.pop(0), known.values[flag]
             if allowed and value not in allowed:
                 found.append(f"{flag} {value} is not one of {', '.join(allowed)}")
+            while flag in known.many and rest and not rest[0].startswith("--"):
+                rest.pop(0)
     return found

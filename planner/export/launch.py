@@ -111,7 +111,9 @@ def replicas(plan: Mapping[str, Any]) -> tuple[Replica, ...]:
 def repository(model: Model) -> str:
     """Repository name of a model's weights: the catalogue's, or the label the user gave."""
     row = catalog.models().get(model.name)
-    return row.name if row and model.hf_config is None else model.name or "MODEL"
+    name = row.name if row and model.hf_config is None else model.name.strip() or "MODEL"
+    # A label is the user's text: it must stay a word of the command, never become a flag of it.
+    return f"./{name}" if name.startswith("-") else name
 
 
 def _max_model_len(scenario: Scenario, memory: Mapping[str, Any] | None) -> int:
@@ -137,7 +139,8 @@ def trtllm_fraction(memory: Mapping[str, Any]) -> float | None:
 
 
 def _reserves(memory: Mapping[str, Any]) -> float:
-    return memory["activation_bytes_per_gpu"] + memory["non_torch_bytes_per_gpu"] + memory["cuda_graph_bytes_per_gpu"]
+    # CUDA graphs are captured after the pool is sized, out of what every fraction leaves over.
+    return memory["activation_bytes_per_gpu"] + memory["non_torch_bytes_per_gpu"]
 
 
 def _fraction(part: float, whole: float) -> float | None:
