@@ -1,0 +1,133 @@
+"""Measured operating points as rows of a CSV: what was run, at what load, and what came out."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.problems import InputError
+
+METRICS = ("tpot", "ttft", "ttft_p50", "e2e", "throughput")
+REQUIRED = ("id", "engine", "model", "gpu", "n_gpu", "load_kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured operating point; None where the source does not say."""
+
+    id: str
+    source: str
+    date: str
+    engine: str
+    engine_version: str
+    model: str
+    gpu: str
+    n_gpu: int
+    tp: int | None
+    pp: int | None
+    dp: int | None
+    ep: int | None
+    weight_precision: str
+    kv_precision: str
+    spec_decode: str
+    isl_mean: float | None
+    isl_desc: str
+    osl_mean: float | None
+    load_kind: str
+    load_value: float | None
+    max_num_seqs: int | None
+    max_batched_tokens: int | None
+    prefix_cache_note: str
+    notes: str
+    tier: str
+    disagg: bool
+    cached_input_tokens: float | None
+    length_half_width: float | None
+    gpu_memory_utilization: float | None
+    max_model_len: int | None
+    measured: dict[str, float]
+    """By metric: seconds, or output tokens per second of all GPUs."""
+
+
+def read(path: str | Path) -> list[Row]:
+    """All rows of a CSV with the columns of the measured table. Raises InputError naming the line that is wrong."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"{file} is not a file; give a CSV of measured rows")
+    with file.open(encoding="utf-8", newline="") as lines:
+        reader = csv.DictReader(lines)
+        missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{file.name} lacks the columns {', '.join(missing)}; see `planner validate --help` for the format")
+        return [parse(record, f"{file.name} line {number}") for number, record in enumerate(reader, start=2)]
+
+
+def parse(record: dict[str, str], where: str) -> Row:
+    """One record of the CSV as a row."""
+
+    def text(name: str) -> str:
+        return (record.get(name) or "").strip()
+
+    def number(name: str) -> float | None:
+        raw = text(name)
+        if not raw or raw.lower() == "nan":
+            return None
+        try:
+            return float(raw)
+        except ValueError:
+            raise InputError(f"{where}: {name} is {raw!r}; give a number or leave it empty") from None
+
+    def whole(name: str) -> int | None:
+        value = number(name)
+        return None if value is None or value < 1 else round(value)
+
+    return Row(
+        id=text("id"),
+        source=text("source"),
+        date=text("date"),
+        engine=text("engine"),
+        engine_version=text("engine_version"),
+        model=text("model"),
+        gpu=text("gpu"),
+        n_gpu=whole("n_gpu") or 1,
+        tp=whole("tp"),
+        pp=whole("pp"),
+        dp=whole("dp"),
+        ep=whole("ep"),
+        weight_precision=text("weight_precision").lower(),
+        kv_precision=text("kv_precision").lower(),
+        spec_decode=text("spec_decode").lower(),
+        isl_mean=number("isl_mean"),
+        isl_desc=text("isl_desc"),
+        osl_mean=number("osl_mean"),
+        load_kind=text("load_kind").lower(),
+        load_value=number("load_value"),
+        max_num_seqs=whole("max_num_seqs"),
+        max_batched_tokens=whole("max_batched_tokens"),
+        prefix_cache_note=text("prefix_cache_note"),
+        notes=text("notes"),
+        tier=text("tier"),
+        disagg=text("disagg").lower() in ("true", "1", "yes"),
+        cached_input_tokens=number("cached_input_tokens"),
+        length_half_width=number("length_half_width"),
+        gpu_memory_utilization=number("gpu_memory_utilization"),
+        max_model_len=whole("max_model_len"),
+        measured=dict(_measured(number)),
+    )
+
+
+def _measured(number) -> Iterable[tuple[str, float]]:  # type: ignore[no-untyped-def]
+    for metric, columns in {
+        "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
+        "ttft": ("ttft_mean_ms",),
+        "ttft_p50": ("ttft_p50_ms",),
+        "e2e": ("e2e_mean_ms",),
+    }.items():
+        value = next((v for v in map(number, columns) if v), None)
+        if value:
+            yield metric, value / 1e3
+    rate = number("out_tok_s_total")
+    if rate:
+        yield "throughput", rate
