@@ -309,6 +309,12 @@ class Source:
         self._active = self._opened = 0  # sessions under way, sessions ever opened
         self._open_next(0.0)
 
+    @property
+    def answering(self) -> bool:
+        """Whether the end of a request can bring another one: a session's next turn, a closed loop's next client, a retry."""
+        sessions = len(self.requests.session_start_s)
+        return sessions < len(self.requests) or self._clients < sessions or self._retry_rate > 0
+
     def peek(self) -> float:
         """Arrival time of the next request known so far, s; infinity when there is none."""
         return self._due[0][0] if self._due else math.inf

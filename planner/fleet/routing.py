@@ -7,8 +7,10 @@ conversation lives, so the rules that look at content skip them: counting them a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Literal
@@ -28,14 +30,21 @@ class Router:
 
     routing: Routing
     _sent: int = 0
+    _taken: Counter[int] = field(default_factory=Counter)
+    """Requests sent to each replica so far; breaks ties of load."""
     _universal: list[Hashable] | None = field(default=None)
     """Longest beginning that all requests so far had in common."""
 
     def choose(self, keys: Keys, names: Sequence[int], load: Callable[[int], float], match: Callable[[int], int]) -> int:
         """Position in `names` of the replica that takes a request with content `keys`."""
+        at = self._choose(keys, names, lambda i: (load(i), self._taken[names[i]]), match)
+        self._taken[names[at]] += 1
         self._sent += 1
+        return at
+
+    def _choose(self, keys: Keys, names: Sequence[int], load: Callable[[int], tuple[float, int]], match: Callable[[int], int]) -> int:
         if self.routing == "round_robin":
-            return (self._sent - 1) % len(names)
+            return self._sent % len(names)
         everyone = range(len(names))
         if self.routing == "least_loaded" or not keys:
             return min(everyone, key=load)
@@ -62,6 +71,10 @@ def _weight(key: Hashable, name: int) -> bytes:
     return blake2b(f"{key}:{name}".encode(), digest_size=8).digest()
 
 
+def _matched(caches: Sequence[KvCache], keys: Keys, i: int) -> int:
+    return caches[i].match(keys, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class PrefixHits:
     """What a router made of a trace."""
@@ -86,7 +99,7 @@ def prefix_hits(trace: Trace, replicas: int, pool_tokens: int, routing: Routing)
     hit = 0
     for ids, tokens in zip(trace.hash_ids, trace.input_tokens.tolist(), strict=True):
         # A prompt longer than a pool keeps only what fits.
-        at = router.choose(ids, names, work.__getitem__, lambda i, ids=ids: caches[i].match(ids, 0.0))
+        at = router.choose(ids, names, work.__getitem__, partial(_matched, caches, ids))
         cache, ids = caches[at], ids[: caches[at].total_blocks]
         matched = cache.match(ids, 0.0)
         cache.hold(ids[:matched], 0.0)
