@@ -54,17 +54,26 @@ RESULTS = (
     "out_tok_s_total",
     "req_s",
 )
+EXTRA = (
+    *("ttft_p90_ms", "ttft_p95_ms", "ttft_answer_mean_ms", "tpot_p90_ms", "tpot_p95_ms", "e2e_p50_ms", "e2e_p90_ms", "e2e_p95_ms"),
+    *("itl_mean_ms", "itl_p50_ms", "itl_p99_ms", "n_requests", "n_failed"),
+)
+"""Figures that rows may hold beside the columns: in JSON and in memory, not in the CSV."""
 LARGEST_ROWS = 100_000
 
 
 def row(**known: Any) -> Row:
-    """A row with the given columns; impossible numbers (NaN, infinite, negative, zero times and rates) become unknown."""
-    unknown = set(known) - set(COLUMNS)
+    """A row with the given columns and extra figures; impossible numbers (NaN, infinite, negative, zero times and rates) become unknown."""
+    unknown = set(known) - set(COLUMNS) - set(EXTRA)
     if unknown:
         raise KeyError(f"not a column of measured.csv: {sorted(unknown)}")
     filled: Row = dict.fromkeys(COLUMNS)
     for name, value in known.items():
-        filled[name] = number(value, positive=name in RESULTS) if name in NUMBERS else (value or None)
+        if name in EXTRA:
+            if (extra := number(value)) is not None:
+                filled[name] = extra
+        else:
+            filled[name] = number(value, positive=name in RESULTS) if name in NUMBERS else (value or None)
     return filled
 
 

@@ -230,6 +230,11 @@ def _row(run: Run, date: str, experiment: str, length: int, warm: bool, requests
         cached_input_tokens=_mean(r.cached_tokens for r in whole),
         notes=told,
         tier="C",
+        n_requests=len(requests),
+        n_failed=len(requests) - len(whole),
+        ttft_answer_mean_ms=ms("ttft_answer_s", "mean"),
+        **{f"{name}_{p}_ms": ms(f"{name}_s", p) for name in ("ttft", "tpot") for p in ("p90", "p95")},
+        **{f"e2e_{p}_ms": ms("e2e_s", p) for p in ("p50", "p90", "p95")},
     )
 
 

@@ -1,0 +1,150 @@
+"""Results of other benchmark tools → measured rows.
+
+`read(path)` and `from_text(text, name)` find out which tool wrote a file and return rows with the columns of
+`measured.csv`. A file of no known tool, or a damaged one, raises InputError with one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.measure import rows as measured
+from planner.measure.importers import aiperf, guidellm, inference_perf, llmperf, serve
+from planner.measure.rows import Row, has_results, row
+from planner.problems import InputError
+
+LARGEST_FILE_BYTES = 256 * 10**6
+TOOLS = (
+    "vllm bench serve, sglang.bench_serving, guidellm, "
+    "aiperf, genai-perf, inference-perf, llmperf or planner measure, or a CSV like measured.csv"
+)
+SINGLE = (
+    ("vllm bench serve or sglang.bench_serving", serve),
+    ("guidellm", guidellm),
+    ("inference-perf", inference_perf),
+    ("llmperf", llmperf),
+    ("aiperf or genai-perf", aiperf),
+)
+"""Tools whose file is one JSON object (or several, as a list or as lines)."""
+RECORDS = (("aiperf", aiperf), ("inference-perf", inference_perf), ("llmperf", llmperf))
+"""Tools that also write one object for each request."""
+DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a result file, of any supported tool."""
+    try:
+        if not path.is_file():
+            raise InputError(f"{str(path)!r} is not a file; give the result file of {TOOLS}")
+        if path.stat().st_size > LARGEST_FILE_BYTES:
+            raise InputError(
+                f"{str(path)!r} has {path.stat().st_size:,} bytes; the limit is {LARGEST_FILE_BYTES:,}; import its summary instead"
+            )
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{str(path)!r} is not UTF-8 text; give the JSON, CSV or printed result of {TOOLS}") from None
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    return from_text(text, path.name)
+
+
+def from_text(text: str, name: str) -> list[Row]:
+    """The rows of a result given as text; `name` appears in messages and as the rows' source."""
+    if not text.strip():
+        raise InputError(f"{name} is empty; give the result file of {TOOLS}")
+    tool, found = _rows(text, name)
+    kept = [r for r in found if has_results(r)]
+    if not kept:
+        failed = sum(int(r.get("n_failed") or 0) for r in found)
+        why = f"all {failed} requests failed" if failed else "it holds no completed request"
+        raise InputError(f"{name} is a result of {tool}, but nothing was measured: {why}")
+    return kept
+
+
+def _rows(text: str, name: str) -> tuple[str, list[Row]]:
+    """The tool and its rows, with or without results in them."""
+    if text.lstrip()[:1] in ("{", "["):
+        return _json_rows(_parse(text, name), name)
+    if serve.is_console(text):
+        return _guard("vllm bench serve or sglang.bench_serving", name, lambda: serve.from_console(text, name))
+    if aiperf.is_console(text):
+        return _guard("aiperf or genai-perf", name, lambda: aiperf.from_console(text, name))
+    if aiperf.is_csv(text):
+        return _guard("aiperf or genai-perf", name, lambda: aiperf.from_csv(text, name))
+    head = text.lstrip().splitlines()[0]
+    if "," in head and set(head.replace('"', "").split(",")) & set(measured.RESULTS):
+        return "planner measure", measured.from_csv(text, name)
+    raise InputError(f"{name} is no benchmark result known here; give the result file of {TOOLS}")
+
+
+def _parse(text: str, name: str) -> Any:
+    """JSON, or several JSON values one after the other (lines, or appended results)."""
+    decoder = json.JSONDecoder()
+    values, position = [], 0
+    try:
+        while position < len(text):
+            value, position = decoder.raw_decode(text, position)
+            values.append(value)
+            while position < len(text) and text[position] in " \t\r\n,":
+                position += 1
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{name} is damaged: JSON breaks at line {error.lineno}, column {error.colno} ({error.msg}); export the result again"
+        ) from None
+    except RecursionError:
+        raise InputError(f"{name} is nested too deeply to be a benchmark result; give the result file of {TOOLS}") from None
+    return values[0] if len(values) == 1 else values
+
+
+def _json_rows(data: Any, name: str) -> tuple[str, list[Row]]:
+    if isinstance(data, Mapping) and data.get("schema") == "planner-measure/1":
+        return _guard("planner measure", name, lambda: [_own(r) for r in data["rows"]])
+    if isinstance(data, Mapping) and isinstance(data.get("rows"), list) and data["rows"] and all(_is_row(r) for r in data["rows"]):
+        data = data["rows"]
+    if isinstance(data, list):
+        for tool, module in RECORDS:
+            if module.recognizes_records(data):
+                return _guard(tool, name, lambda m=module: m.from_records(data, name))  # type: ignore[misc]
+        if data and all(_is_row(item) for item in data):
+            return _guard("planner measure", name, lambda: [_own(r) for r in data])
+    items = data if isinstance(data, list) else [data]
+    for tool, module in SINGLE:
+        if items and all(module.recognizes(item) for item in items[: measured.LARGEST_ROWS]):
+            return _guard(tool, name, lambda m=module: _each(m, items, name))  # type: ignore[misc]
+    raise InputError(
+        f"{name} is JSON, but no benchmark result known here{_hint(items[0] if items else None)}; give the result file of {TOOLS}"
+    )
+
+
+def _each(module: Any, items: list[Any], name: str) -> list[Row]:
+    return [r for i, item in enumerate(items) for r in module.from_data(item, f"{name}#{i + 1}" if len(items) > 1 else name)]
+
+
+def _guard(tool: str, name: str, work: Any) -> tuple[str, list[Row]]:
+    """Run an importer; whatever a damaged file makes of it is one sentence."""
+    try:
+        return tool, work()
+    except InputError:
+        raise
+    except DAMAGE as error:
+        raise InputError(
+            f"{name} looks like a result of {tool}, but is damaged ({type(error).__name__}: {str(error)[:80]}); export it again"
+        ) from None
+
+
+def _is_row(item: Any) -> bool:
+    return isinstance(item, Mapping) and "id" in item and bool(set(item) & set(measured.RESULTS))
+
+
+def _own(item: Mapping[str, Any]) -> Row:
+    known = set(measured.COLUMNS) | set(measured.EXTRA)
+    return row(**{k: v for k, v in item.items() if k in known})
+
+
+def _hint(item: Any) -> str:
+    if isinstance(item, Mapping) and item:
+        return f" (its fields are {', '.join(sorted(map(str, item))[:5])[:100]}…)"
+    return ""

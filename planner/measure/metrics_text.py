@@ -1,0 +1,309 @@
+"""Pasted Prometheus text of a vLLM or SGLang server → facts about its traffic, its queue, its cache and its drafts.
+
+One snapshot tells totals since the server started; a second one from before, with the seconds between them, tells a rate
+and leaves out everything older.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from planner.problems import InputError
+
+LONGEST_TEXT = 20 * 10**6
+SAMPLE = re.compile(r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>[^\s#]+)(?:\s+-?\d+)?\s*(?:#.*)?$")
+LABEL = re.compile(r'([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+Labels = tuple[tuple[str, str], ...]
+Snapshot = dict[str, dict[Labels, float]]
+"""Sample name without its engine prefix and `_total` → labels → value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A histogram: how many, their mean, and percentiles interpolated inside buckets; a percentile beyond the last bound is None."""
+
+    count: float
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a server's metrics say. Seconds, tokens, shares from 0 to 1; None where the server does not say."""
+
+    engine: Literal["vllm", "sglang"]
+    model: str | None
+    requests: float | None
+    """Finished requests."""
+    request_rate: float | None
+    """Requests per second, when two snapshots are given."""
+    running: float | None
+    """In the batch at the moment of the snapshot."""
+    waiting: float | None
+    """In the queue at that moment."""
+    kv_usage: float | None
+    """Share of the KV pool in use at that moment."""
+    kv_pool_tokens: float | None
+    preemptions: float | None
+    input_tokens: float | None
+    """Mean prompt length."""
+    output_tokens: float | None
+    """Mean answer length."""
+    prefix_hit_rate: float | None
+    """Share of prompt tokens found in the prefix cache."""
+    ttft_s: Spread | None
+    tpot_s: Spread | None
+    """Per request, where the engine counts it; see `itl_s` for the gaps between tokens."""
+    itl_s: Spread | None
+    e2e_s: Spread | None
+    queue_s: Spread | None
+    prefill_s: Spread | None
+    decode_s: Spread | None
+    num_speculative_tokens: int | None
+    acceptance_rates: tuple[float, ...] | None
+    """Unconditional, by position: chance that the first i + 1 drafts are all accepted."""
+    acceptance_length: float | None
+    """Tokens per target step, its own one included."""
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON."""
+        return asdict(self)
+
+    def workload(self) -> dict[str, Any]:
+        """Fields of `scenario.workload` that the metrics tell."""
+        found: dict[str, Any] = {}
+        if self.request_rate is not None:
+            found["request_rate"] = self.request_rate
+        if self.input_tokens:
+            found["input_len"] = self.input_tokens
+            if self.prefix_hit_rate is not None:
+                found["shared_prefix_len"] = self.prefix_hit_rate * self.input_tokens
+        if self.output_tokens:
+            found["output_len"] = self.output_tokens
+        return found
+
+    def speculative(self, method: str = "eagle3") -> dict[str, Any] | None:
+        """Fields of `scenario.speculative`, or None where the server drafted nothing."""
+        if not self.acceptance_rates:
+            return None
+        return {"method": method, "num_speculative_tokens": len(self.acceptance_rates), "acceptance_rates": list(self.acceptance_rates)}
+
+
+def facts(text: str, before: str | None = None, seconds: float | None = None) -> Facts:
+    """Read a snapshot, or the difference of two taken `seconds` apart.
+
+    Raises InputError when the text holds no vLLM or SGLang metric, when a counter fell between the snapshots (the server
+    was restarted), or when `seconds` is missing or not above zero.
+    """
+    engine, now = parse(text)
+    notes: list[str] = []
+    if before is not None:
+        old_engine, old = parse(before)
+        if old_engine != engine:
+            raise InputError(f"the two snapshots are of {old_engine} and {engine}; paste two of one server")
+        if seconds is None or not (math.isfinite(seconds) and seconds > 0):
+            raise InputError("two snapshots need the seconds between them; give a number above 0")
+        now = _difference(old, now)
+    else:
+        notes.append(
+            "One snapshot holds everything since the server started; paste a second one to leave out older traffic and to get a rate."
+        )
+    reader = _Reader(engine, now)
+    return reader.read(seconds if before is not None else None, notes)
+
+
+def parse(text: str) -> tuple[Literal["vllm", "sglang"], Snapshot]:
+    """The engine and its samples. Lines of other exporters are skipped."""
+    if len(text) > LONGEST_TEXT:
+        raise InputError(f"the metrics text has {len(text):,} characters; the limit is {LONGEST_TEXT:,}")
+    found: dict[Literal["vllm", "sglang"], Snapshot] = {"vllm": {}, "sglang": {}}
+    for line in text.splitlines():
+        match = SAMPLE.match(line.strip())
+        if match is None:
+            continue
+        engine, separator, name = match["name"].partition(":") if ":" in match["name"] else match["name"].partition("_")
+        value = _number(match["value"])
+        if engine not in found or not separator or value is None:
+            continue
+        labels = tuple(sorted(LABEL.findall(match["labels"] or "")))
+        found[engine].setdefault(name.removesuffix("_total"), {})[labels] = value  # type: ignore[index]
+    engine = max(found, key=lambda e: len(found[e]))
+    if not found[engine]:
+        raise InputError(
+            "the text holds no line like `vllm:num_requests_running{…} 3` or `sglang:num_running_reqs{…} 3`; paste the server's /metrics page"
+        )
+    return engine, found[engine]
+
+
+GAUGES = re.compile(
+    r"running|waiting|queue_reqs|usage|cache_hit_rate|gen_throughput|accept|config_info|_created$|num_used_tokens|max_total|sleep_state"
+)
+
+
+def _difference(old: Snapshot, new: Snapshot) -> Snapshot:
+    """Counters and histograms less what they held before; gauges as they are now."""
+    changed: Snapshot = {}
+    for name, samples in new.items():
+        if GAUGES.search(name) and "spec_decode" not in name:
+            changed[name] = samples
+            continue
+        earlier = old.get(name, {})
+        changed[name] = {labels: value - earlier.get(labels, 0.0) for labels, value in samples.items()}
+        if any(value < -1e-9 for value in changed[name].values()):
+            raise InputError(f"{name} is smaller in the second snapshot; the server was restarted or the two are swapped")
+    return changed
+
+
+class _Reader:
+    """Looks names up as the two engines, and their versions, spell them."""
+
+    def __init__(self, engine: Literal["vllm", "sglang"], samples: Snapshot) -> None:
+        self._engine = engine
+        self._samples = samples
+
+    def total(self, *names: str) -> float | None:
+        """Sum over labels of the first name that is there."""
+        for name in names:
+            if self._samples.get(name):
+                return math.fsum(self._samples[name].values())
+        return None
+
+    def mean(self, *names: str) -> float | None:
+        """Mean over labels of the first name that is there."""
+        for name in names:
+            if samples := self._samples.get(name):
+                return math.fsum(samples.values()) / len(samples)
+        return None
+
+    def spread(self, *names: str) -> Spread | None:
+        """The first histogram that is there and holds something, its label sets added up."""
+        for name in names:
+            count = self.total(f"{name}_count")
+            if count:
+                return _spread(self._samples.get(f"{name}_bucket", {}), count, self.total(f"{name}_sum"))
+        return None
+
+    def label(self, key: str, *names: str) -> str | None:
+        """The value of a label on the first sample that has it."""
+        for name in names or tuple(self._samples):
+            for labels in self._samples.get(name, {}):
+                value = dict(labels).get(key)
+                if value:
+                    return value
+        return None
+
+    def read(self, seconds: float | None, notes: list[str]) -> Facts:
+        """Every fact of this engine."""
+        inputs, outputs = self.spread("request_prompt_tokens"), self.spread("request_generation_tokens")
+        ttft = self.spread("time_to_first_token_seconds")
+        requests = self.total("request_success", "num_requests") or (ttft.count if ttft else None)
+        arrived = ttft.count if ttft else requests
+        input_tokens = inputs.mean if inputs else _over(self.total("prompt_tokens"), arrived)
+        output_tokens = outputs.mean if outputs else _over(self.total("generation_tokens"), requests)
+        rates, drafts = self._acceptance(notes)
+        length = 1 + math.fsum(rates) if rates else self.mean("spec_accept_length")
+        hit = _over(
+            self.total("prefix_cache_hits", "gpu_prefix_cache_hits"), self.total("prefix_cache_queries", "gpu_prefix_cache_queries")
+        )
+        if hit is None:
+            cached = _over(self.total("cached_tokens", "prompt_tokens_cached"), self.total("prompt_tokens"))
+            hit = cached if cached is not None else self.mean("cache_hit_rate")
+        blocks, size = self.label("num_gpu_blocks", "cache_config_info"), self.label("block_size", "cache_config_info")
+        pool = (
+            float(blocks) * float(size) if blocks and size and blocks.isdigit() and size.isdigit() else self.total("max_total_num_tokens")
+        )
+        return Facts(
+            engine=self._engine,
+            model=self.label("model_name"),
+            requests=requests,
+            request_rate=arrived / seconds if arrived is not None and seconds else None,
+            running=self.total("num_requests_running", "num_running_reqs"),
+            waiting=self.total("num_requests_waiting", "num_queue_reqs"),
+            kv_usage=_share(self.mean("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")),
+            kv_pool_tokens=pool,
+            preemptions=self.total("num_preemptions", "num_retracted_reqs"),
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            prefix_hit_rate=_share(hit),
+            ttft_s=ttft,
+            tpot_s=self.spread("request_time_per_output_token_seconds"),
+            itl_s=self.spread("inter_token_latency_seconds", "time_per_output_token_seconds"),
+            e2e_s=self.spread("e2e_request_latency_seconds"),
+            queue_s=self.spread("request_queue_time_seconds", "queue_time_seconds"),
+            prefill_s=self.spread("request_prefill_time_seconds"),
+            decode_s=self.spread("request_decode_time_seconds"),
+            num_speculative_tokens=drafts,
+            acceptance_rates=rates,
+            acceptance_length=length,
+            notes=tuple(notes),
+        )
+
+    def _acceptance(self, notes: list[str]) -> tuple[tuple[float, ...] | None, int | None]:
+        """Accepted drafts by position over the number of drafts: unconditional rates, made to fall where noise made them rise."""
+        steps = self.total("spec_decode_num_drafts")
+        per_position: dict[int, float] = {}
+        for labels, value in self._samples.get("spec_decode_num_accepted_tokens_per_pos", {}).items():
+            position = dict(labels).get("position") or dict(labels).get("pos")
+            if position is not None and position.isdigit() and int(position) < 64:
+                per_position[int(position)] = per_position.get(int(position), 0.0) + value
+        if not per_position:
+            return None, None
+        count = max(per_position) + 1
+        if not steps:
+            drafted = self.total("spec_decode_num_draft_tokens")
+            steps = drafted / count if drafted else None
+        if not steps:
+            notes.append("The server has accepted drafts by position but no number of drafts, so no acceptance rate can be told.")
+            return None, count
+        rates: list[float] = []
+        for i in range(count):
+            rate = min(1.0, max(0.0, per_position.get(i, 0.0) / steps))
+            rates.append(min(rate, rates[-1]) if rates else rate)
+        return tuple(rates), count
+
+
+def _spread(buckets: Mapping[Labels, float], count: float, total: float | None) -> Spread:
+    bounds: dict[float, float] = {}
+    for labels, value in buckets.items():
+        bound = _number(dict(labels).get("le", ""), infinite=True)
+        if bound is not None:
+            bounds[bound] = bounds.get(bound, 0.0) + value
+    ordered = sorted(bounds.items())
+    return Spread(count, total / count if total is not None else None, *(_quantile(ordered, count, q) for q in (0.5, 0.9, 0.95, 0.99)))
+
+
+def _quantile(buckets: list[tuple[float, float]], count: float, share: float) -> float | None:
+    """Linear inside the bucket that holds the rank, as Prometheus' histogram_quantile; None beyond the last finite bound."""
+    rank, low, below = share * count, 0.0, 0.0
+    for bound, cumulative in buckets:
+        if cumulative >= rank:
+            if math.isinf(bound):
+                return None
+            return low + (bound - low) * ((rank - below) / (cumulative - below) if cumulative > below else 1.0)
+        low, below = bound, cumulative
+    return None
+
+
+def _number(text: str, infinite: bool = False) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) or (infinite and value == math.inf) else None
+
+
+def _over(top: float | None, bottom: float | None) -> float | None:
+    return top / bottom if top is not None and bottom else None
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else min(1.0, max(0.0, value))
