@@ -22,7 +22,7 @@ Policy = Callable[["Replica"], tuple[bool, Chunks]]
 def mixed(replica: Replica) -> tuple[bool, Chunks]:
     """vLLM's V1: every sequence decodes in every step, and prompts fill what is left of the token budget."""
     fits = replica.make_room()
-    budget = replica.limits.max_num_batched_tokens - replica.decode_sequences * replica.limits.tokens_per_decode
+    budget = replica.limits.max_num_batched_tokens - replica.batch.sequences * replica.limits.tokens_per_decode
     return True, replica.prefill(budget, seats=replica.free_seats if fits else 0)
 
 

@@ -26,7 +26,7 @@ def simulate(source: Source, replica: Replica, max_steps: int = MAX_STEPS) -> Ti
             if arrival_s == inf or replica.steps >= max_steps:
                 break
             replica.admit(source.next(), arrival_s)
-    left = replica.unfinished()
+    left = replica.unfinished
     for request in left:
         ledger.add(request)
     stopped = ""
