@@ -2,120 +2,359 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from planner.architecture import mixers, mlps, towers
+from planner.architecture import extras, families, keys, mixers, mlps, patterns, quantization, recurrent, towers
 from planner.architecture.config import MAX_LAYERS, Config
-from planner.architecture.families import ALIASES, FAMILIES, Family
-from planner.architecture.model import Architecture, Attention, Layer, Mlp, Tensor
+from planner.architecture.families import Family, Trait
+from planner.architecture.model import Architecture, Attention, Layer, Mlp, Recurrent, Tensor
 from planner.problems import InputError
+
+DEFAULTS_FILE = Path(__file__).with_name("class_defaults.json")
+TOWER_DOUBT = 0.02
+"""A guessed tower above this share of the text model makes the whole an estimate."""
+REQUIRED = ("hidden_size", "num_hidden_layers")
+"""Never filled in from a class: a file without them is not the description of a model."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """One layer while it is being put together; `extras` may change any of it."""
+
+    index: int
+    kind: str
+    attention: Attention | None = None
+    recurrent: Recurrent | None = None
+    mlp: Mlp | None = None
+    tensors: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Reader:
+    """A configuration opened: its text part as look-ups, its family, and what was assumed on the way."""
+
+    c: Config
+    model_type: str
+    name: str
+    """Canonical name of the family."""
+    family: Family
+    doubts: list[str]
+    """What was not understood: any makes the result an estimate."""
+    remarks: list[str]
+    """What was assumed with good reason."""
 
 
 def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
-    if not isinstance(raw, Mapping) or not raw:
-        raise InputError("hf_config must be a JSON object with the keys of a Hugging Face config.json")
-    nested = raw.get("text_config")
-    merged = {**raw, **nested} if isinstance(nested, Mapping) else dict(raw)
-    model_type = str(merged.get("model_type") or raw.get("model_type") or "")
-    family_name = ALIASES.get(model_type, model_type)
-    family = FAMILIES.get(family_name)
-    notes: list[str] = []
-    if family is None:
-        notes.append(f"model_type {model_type!r} is not a family known here; its keys are read as those of a Llama-like decoder")
-        family = Family()
-    c = Config(merged, family.defaults)
-    hidden = c.int("hidden_size")
-    layers = c.int("num_hidden_layers", high=MAX_LAYERS)
-    vocab = c.int("vocab_size")
+    """The architecture of a configuration; `InputError` when it cannot be one."""
+    r = read(raw)
+    c, family = r.c, r.family
+    hidden = c.int(*keys.HIDDEN)
+    count = layer_count(c)
+    vocab = c.int(*keys.VOCAB)
+    drafts = layers_of(r, hidden, count)
     groups: dict[tuple[Any, ...], list[int]] = {}
-    windows = window_by_layer(c, family, layers)
-    experts = expert_layers(c, layers)
-    for i in range(layers):
-        attn = attention_of(c, hidden, windows[i])
-        mlp = mlp_of(c, experts[i])
-        tensors = tuple(attention_tensors(c, family, hidden, attn) + mlp_tensors(c, family, hidden, mlp) + norm_tensors(family, hidden))
-        kind = "mla" if attn.mla else "full" if attn.window is None else "window"
-        groups.setdefault((kind, attn, None, mlp, tensors), []).append(i)
-    tied = c.bool("tie_word_embeddings")
-    outer = [Tensor("embed_tokens", vocab, hidden, "embedding", "n", linear=False), Tensor("norm", hidden, family.norm_params, "norm", linear=False)]
-    if not tied:
-        outer.append(Tensor("lm_head", vocab, hidden, "lm_head", "n"))
-    outer += towers.of(raw, hidden)
+    for d in drafts:
+        groups.setdefault((d.kind, d.attention, d.recurrent, d.mlp, tuple(d.tensors)), []).append(d.index)
+    tied = _tied(raw, c)
+    outer = outer_tensors(r, hidden, vocab, tied)
+    tower_notes: list[str] = []
+    tower = towers.of(raw, hidden, class_defaults(), tower_notes)
+    text_params = sum(t.params for t in outer) + sum(t.params for d in drafts for t in d.tensors)
+    guessed = tower_notes and sum(t.params for t in tower) > TOWER_DOUBT * text_params
+    (r.doubts if guessed or not tower else r.remarks).extend(tower_notes)
+    outer += tower
+    mtp_layers = c.int(*keys.MTP_LAYERS, default=0, low=0, high=64)
+    mtp, mtp_attention = mtp_of(drafts, hidden, mtp_layers)
+    longest = c.int(*keys.POSITIONS, default=0, low=0)
+    strange = keys.unknown((k, v) for k, v in c.unread() if k not in _PARTS)
+    if strange:
+        r.doubts.append(f"the configuration has {', '.join(strange[:8])}, not understood here; sizes may be off")
+    attention = next((d.attention for d in drafts if d.attention and d.attention.stores_kv), None)
     return Architecture(
-        name=name or model_type or "custom",
+        name=name or r.model_type or "custom",
         source=source,
-        model_type=model_type,
+        model_type=r.model_type,
         hidden_size=hidden,
         vocab_size=vocab,
-        max_position_embeddings=c.int("max_position_embeddings", default=0, low=0),
+        max_position_embeddings=longest,
         layers=tuple(Layer(*key, indices=tuple(at)) for key, at in groups.items()),
         outer=tuple(outer),
+        mtp=mtp,
+        mtp_attention=mtp_attention,
+        mtp_layers=mtp_layers,
         tied_embeddings=tied,
-        rotary_dim=c.int("qk_rope_head_dim", "head_dim", default=hidden // c.int("num_attention_heads")),
-        estimate=bool(notes),
-        notes=tuple(notes),
+        rotary_dim=rotary_dim(c, family, attention),
+        quantization=quantization.of(raw),
+        estimate=bool(r.doubts),
+        notes=tuple(r.doubts + r.remarks),
     )
 
 
-def window_by_layer(c: Config, family: Family, layers: int) -> list[int | None]:
-    window = c.optional_int("sliding_window")
-    if not window or (c.get("use_sliding_window") is False):
-        return [None] * layers
-    types = c.list("layer_types")
-    if types is not None:
-        return [window if "sliding" in str(t) else None for t in types[:layers]]
-    if family.windows == "all":
-        return [window] * layers
-    if family.windows == "alternate":
-        return [window if i % 2 == 0 else None for i in range(layers)]
-    if family.windows == "pattern":
-        every = c.int("sliding_window_pattern", default=6)
-        return [None if (i + 1) % every == 0 else window for i in range(layers)]
-    return [None] * layers
+def layer_count(c: Config) -> int:
+    """Number of layers; the length of a list of layer types where no key says it (Nemotron 3 Ultra)."""
+    listed = c.list(*patterns.LIST_KEYS)
+    default = min(len(listed), MAX_LAYERS) if listed and not c.has(*keys.LAYERS) else None
+    return c.int(*keys.LAYERS, default=default, high=MAX_LAYERS)
 
 
-def expert_layers(c: Config, layers: int) -> list[bool]:
-    if not c.has("num_experts", "num_local_experts", "n_routed_experts"):
-        return [False] * layers
-    first = c.int("first_k_dense_replace", default=0, low=0)
-    return [i >= first for i in range(layers)]
+_PARTS = {*keys.TEXT_PARTS, *keys.FLAT_PARTS, *keys.TOWER_PARTS}
 
 
-def attention_of(c: Config, hidden: int, window: int | None) -> Attention:
-    heads = c.int("num_attention_heads")
+def read(raw: Mapping[str, Any]) -> Reader:
+    """Open a configuration: find the text part, flatten nested groups, find the family and its class defaults."""
+    if not isinstance(raw, Mapping) or not raw:
+        raise InputError("hf_config must be a JSON object with the keys of a Hugging Face config.json")
+    merged: dict[str, Any] = {k: v for k, v in raw.items() if isinstance(k, str)}
+    text_type = ""
+    part: Any = raw
+    while isinstance(part, Mapping):
+        part = next((part[k] for k in keys.TEXT_PARTS if isinstance(part.get(k), Mapping)), None)
+        if part is not None:
+            text_type = str(part.get("model_type") or "")
+            merged |= {k: v for k, v in part.items() if k != "model_type"}
+    for key in keys.FLAT_PARTS:
+        if isinstance(merged.get(key), Mapping):
+            merged = {k: v for k, v in merged[key].items() if k != "model_type"} | merged
+    model_type = text_type or merged.get("model_type") or ""
+    if not isinstance(model_type, str):
+        raise InputError(f"config key model_type is {str(model_type)[:60]}; it must be text such as llama or qwen3_moe")
+    found = families.find(model_type) or families.find(str(merged.get("model_type")))
+    doubts: list[str] = []
+    if found is None:
+        doubts.append(f"model_type {model_type[:60]!r} is not a family known here; its keys are read as those of a Llama-like decoder")
+        found = ("", Family())
+    defaults = {k: v for k, v in class_defaults().get(model_type, class_defaults().get(found[0], {})).items() if k not in REQUIRED}
+    r = Reader(Config(merged, defaults), model_type, *found, doubts, [])
+    if r.family.doubt:
+        doubts.append(r.family.doubt)
+    if r.family.remark:
+        r.remarks.append(r.family.remark)
+    _absent(r, nested=bool(text_type))
+    return r
+
+
+def _absent(r: Reader, nested: bool) -> None:
+    """Say which sizes the class fills in. Nested parts are often saved as differences; a flat file without heads is suspect."""
+    c = r.c
+    absent = [n for names in (keys.HEADS, keys.FFN, keys.VOCAB) for n in names[:1] if not any(x in c.raw for x in names) and c.defaults.get(n)]
+    if absent:
+        sentence = f"{', '.join(f'{n} {c.defaults[n]:,}' for n in absent)} not in the file; the default of class {r.model_type} is used"
+        (r.remarks if nested or absent == ["vocab_size"] else r.doubts).append(sentence)
+
+
+@cache
+def class_defaults() -> dict[str, dict[str, Any]]:
+    """What the public configuration classes fill in for absent keys, by model_type."""
+    return json.loads(DEFAULTS_FILE.read_text(encoding="utf-8"))["defaults"]
+
+
+def layers_of(r: Reader, hidden: int, count: int) -> list[Draft]:
+    """Every layer of the model, in order."""
+    c, family = r.c, r.family
+    kinds = patterns.mixers(c, family, count, r.doubts)
+    routed = patterns.expert_layers(c, count)
+    shared_from = count - c.int("num_kv_shared_layers", default=0, low=0)
+    extra = extras.LAYER.get(family.extra)
+    drafts = []
+    for i, kind in enumerate(kinds):
+        d = Draft(i, kind)
+        if kind in ("full", "window", "chunk", "both"):
+            d.attention = attention_of(c, hidden, i, kind)
+            if i >= shared_from:
+                d.attention = replace(d.attention, stores_kv=False)
+            d.kind = _cache_kind(d.attention)
+        if kind in ("recurrent", "both"):
+            d.recurrent, tensors = recurrent.of(c, family, hidden)
+            d.tensors += tensors
+        if kind in ("mlp", "moe") or not family.single:
+            d.mlp = mlp_of(c, family, i, kind == "moe" or (kind != "mlp" and routed[i]), any(routed) or kind == "moe")
+        if kind in ("mlp", "moe"):
+            d.kind = "none"
+        if extra:
+            extra(c, hidden, d)
+        if d.attention:
+            d.tensors += attention_tensors(c, family, hidden, d)
+        if d.mlp:
+            d.tensors += mlp_tensors(c, family, hidden, d.mlp)
+        if family.norms * family.norm_params:
+            d.tensors.append(Tensor("layernorm", hidden, family.norms * family.norm_params, "norm", linear=False))
+        drafts.append(d)
+    return drafts
+
+
+def _cache_kind(a: Attention) -> str:
+    if not a.stores_kv:
+        return "shared"
+    if a.window is not None:
+        return "chunk" if a.chunked else "window"
+    return "mla" if a.mla else "full"
+
+
+def attention_of(c: Config, hidden: int, i: int, kind: str) -> Attention:
+    """Attention of layer `i`; a windowed layer may have its own head counts and widths."""
+    local = ("swa_",) if kind == "window" else ()
+    heads = c.at(i, *(f"{p}num_attention_heads" for p in local), "num_attention_heads_per_layer", *keys.HEADS)
+    if heads > hidden * 64:
+        raise InputError(f"config key num_attention_heads is {heads:,}, more than hidden_size {hidden:,} can hold; check the file")
+    window = _window(c, kind)
     if c.has("kv_lora_rank"):
-        nope, rope = c.int("qk_nope_head_dim"), c.int("qk_rope_head_dim")
-        return Attention(heads, 1, nope + rope, c.int("v_head_dim"), kv_lora_rank=c.int("kv_lora_rank"), qk_rope_head_dim=rope)
-    head_dim = c.int("head_dim", default=hidden // heads)
-    return Attention(heads, c.int("num_key_value_heads", default=heads), head_dim, head_dim, window=window)
+        nope, rope = c.int("qk_nope_head_dim", low=0), c.int("qk_rope_head_dim", low=0)
+        sparse = c.has("index_n_heads", "index_head_dim") and _has_indexer(c, i)
+        return Attention(
+            heads,
+            1,
+            nope + rope,
+            c.int("v_head_dim", default=nope),
+            window,
+            kv_lora_rank=c.int("kv_lora_rank"),
+            qk_rope_head_dim=rope,
+            indexer_heads=c.int("index_n_heads", default=64) if sparse else 0,
+            indexer_head_dim=c.int("index_head_dim", default=128) if sparse else 0,
+            indexer_topk=c.int("index_topk", default=2048) if c.has("index_topk") else 0,
+        )
+    head_dim = c.int(*(f"{p}head_dim" for p in local), *keys.HEAD_DIM, default=max(1, hidden // heads))
+    kv_heads = c.at(i, *(f"{p}num_key_value_heads" for p in local), *keys.KV_HEADS, default=1 if c.get("multi_query") is True else heads)
+    if kv_heads > heads:
+        raise InputError(f"config key num_key_value_heads is {kv_heads}, more than the {heads} attention heads; check the file")
+    v_head_dim = c.int(*(f"{p}v_head_dim" for p in local), "v_head_dim", default=head_dim)
+    return Attention(heads, kv_heads, head_dim, v_head_dim, window, chunked=kind == "chunk")
 
 
-def mlp_of(c: Config, is_moe: bool) -> Mlp:
-    if not is_moe:
-        return Mlp(c.int("intermediate_size"))
-    width = c.int("moe_intermediate_size", "intermediate_size")
-    shared = c.int("n_shared_experts", default=0, low=0) * width
-    return Mlp(width, True, c.int("num_experts", "num_local_experts", "n_routed_experts"), c.int("num_experts_per_tok", "experts_per_token"), shared)
+def _window(c: Config, kind: str) -> int | None:
+    c.get("sliding_window", "sliding_window_size", "attention_chunk_size", "use_sliding_window", "max_window_layers")
+    if kind not in ("window", "chunk"):
+        return None
+    window = c.optional_int("attention_chunk_size") if kind == "chunk" else c.optional_int("sliding_window", "sliding_window_size")
+    longest = c.int(*keys.POSITIONS, default=0, low=0)
+    return window if window and not 0 < longest <= window else None
 
 
-def attention_tensors(c: Config, family: Family, hidden: int, a: Attention) -> list[Tensor]:
+def _has_indexer(c: Config, i: int) -> bool:
+    """Not every layer of a sparse model runs an indexer of its own (GLM-5.2 reuses the choice of an earlier one)."""
+    types = c.list("indexer_types")
+    return types is None or i >= len(types) or str(types[i]) in ("full", "indexer", "own", "compute", "True")
+
+
+def mlp_of(c: Config, family: Family, i: int, routed: bool, has_experts: bool) -> Mlp:
+    """MLP of layer `i`."""
+    if not routed:
+        names = (*keys.DENSE_FFN, *keys.FFN) if has_experts else keys.FFN
+        default = c.int(*keys.HIDDEN) * family.ffn_ratio or (0 if c.has("block_configs") else None)
+        return Mlp(c.at(i, *names, default=default, low=0), family.gated)
+    width = c.at(i, *keys.EXPERT_FFN, *keys.FFN)
+    experts = c.at(i, *keys.EXPERTS)
+    top_k = c.at(i, *keys.TOP_K)
+    if top_k > experts:
+        raise InputError(f"config key num_experts_per_tok is {top_k}, more than the {experts} experts; check the file")
+    shared = c.get(*keys.SHARED_FFN)
+    copies = c.at(i, *keys.SHARED_COUNT, default=family.shared_experts, low=0)
+    total = c.at(i, *keys.SHARED_FFN, low=0) if shared is not None else copies * width
+    return Mlp(width, family.gated, experts, top_k, total, c.int("moe_latent_size", default=0, low=0))
+
+
+def attention_tensors(c: Config, family: Family, hidden: int, d: Draft) -> list[Tensor]:
+    a = d.attention
+    if a is None or any(t.name.startswith(mixers.P) for t in d.tensors):
+        return []
+    tensors = []
     if a.mla:
-        return mixers.latent_attention(hidden, a, c.optional_int("q_lora_rank") or 0, c.int("qk_nope_head_dim"))
-    return mixers.attention(hidden, a, qkv_bias=flag(c, family.qkv_bias), o_bias=flag(c, family.o_bias), qk_norm=family.qk_norm, sinks=family.sinks)
+        tensors = mixers.latent(
+            hidden, a, c.optional_int("q_lora_rank") or 0, c.int("qk_nope_head_dim", low=0), bias=flag(c, family.qkv_bias), gate=family.gate
+        )
+    else:
+        norm = family.qk_norm if not family.qk_norm_if or flag(c, family.qk_norm_if) else ""
+        if c.str("qk_norm_type") == "per_head":
+            norm = norm and "head"
+        gate = "" if c.get("attn_output_gate") is False or c.get("use_head_wise_attn_gate") is False else family.gate
+        tensors = mixers.grouped(
+            hidden,
+            a,
+            qkv_bias=flag(c, family.qkv_bias),
+            o_bias=flag(c, family.o_bias),
+            qk_norm=norm,
+            gate=gate,
+            norm_params=family.norm_params or 1,
+            shared_kv=c.get("attention_k_eq_v") is True and a.window is None,
+        )
+    if family.sinks:
+        tensors.append(Tensor(f"{mixers.P}.sinks", a.heads, 1, "attention", "n", linear=False))
+    return tensors
 
 
 def mlp_tensors(c: Config, family: Family, hidden: int, mlp: Mlp) -> list[Tensor]:
     if not mlp.experts:
-        return mlps.dense(hidden, mlp, bias=flag(c, family.mlp_bias))
+        return mlps.dense(hidden, mlp, bias=flag(c, family.mlp_bias)) if mlp.intermediate else []
     return mlps.moe(
-        hidden, mlp, expert_bias=family.expert_bias, router_bias=family.router_bias, correction_bias=family.correction_bias, shared_gate=family.shared_gate
+        hidden,
+        mlp,
+        expert_bias=family.expert_bias,
+        router_bias=family.router_bias,
+        correction_bias=family.correction_bias,
+        shared_gate=family.shared_gate,
     )
 
 
-def norm_tensors(family: Family, hidden: int) -> list[Tensor]:
-    return [Tensor("layernorm", hidden, family.norms * family.norm_params, "norm", linear=False)] if family.norm_params else []
+def outer_tensors(r: Reader, hidden: int, vocab: int, tied: bool) -> list[Tensor]:
+    """Embeddings, final norm and head."""
+    c, family = r.c, r.family
+    width = c.int("word_embed_proj_dim", default=hidden)
+    outer = [Tensor("embed_tokens", vocab, width, "embedding", "n", linear=False)]
+    if family.norm_params and family.norms:
+        outer.append(Tensor("norm", hidden, family.norm_params, "norm", linear=False))
+    if not tied:
+        outer.append(Tensor("lm_head", vocab, width, "lm_head", "n"))
+    if flag(c, family.head_bias):
+        outer.append(Tensor("lm_head.bias", vocab, 1, "norm", linear=False))
+    if family.positions >= 0:
+        outer.append(Tensor("embed_positions", c.int(*keys.POSITIONS) + family.positions, hidden, "embedding", linear=False))
+    if width != hidden:
+        outer += [Tensor("project_in", hidden, width, "mlp"), Tensor("project_out", width, hidden, "mlp")]
+    extra = extras.OUTER.get(family.extra)
+    return outer + (extra(c, hidden) if extra else [])
 
 
-def flag(c: Config, trait: bool | str) -> bool:
+def _tied(raw: Mapping[str, Any], c: Config) -> bool:
+    """Whether the head is the input embedding: the whole model's key wins over the text part's."""
+    nested = c.bool("tie_word_embeddings")
+    top = raw.get("tie_word_embeddings")
+    return top if isinstance(top, bool) else nested
+
+
+def mtp_of(drafts: list[Draft], hidden: int, layers: int) -> tuple[tuple[Tensor, ...], Attention | None]:
+    """Multi-token-prediction layers: a copy of the last attention layer behind a projection of two hidden vectors.
+
+    They share the main model's embedding and head, as engines run them.
+    """
+    last = next((d for d in reversed(drafts) if d.attention and d.attention.window is None), None)
+    if not layers or last is None:
+        return (), None
+    merge = (Tensor("eh_proj", hidden, 2 * hidden, "mtp"), Tensor("mtp_norms", hidden, 3, "norm", linear=False))
+    body = tuple(last.tensors)
+    if last.mlp is None:  # mixer and MLP are layers of their own
+        body += tuple(next((d.tensors for d in reversed(drafts) if d.mlp), []))
+    return (merge + body) * layers, last.attention
+
+
+def rotary_dim(c: Config, family: Family, attention: Attention | None) -> int:
+    """Rotary dimensions of one head; 0 where positions are learned or absent."""
+    if attention is None or family.positions >= 0 or c.str("position_embedding_type") == "nope":
+        return 0
+    if attention.mla or attention.local_window:
+        return attention.qk_rope_head_dim or c.int("qk_rope_head_dim", default=0, low=0)
+    if c.has("rotary_dim"):
+        return c.int("rotary_dim", low=0)
+    parameters = c.get("rope_parameters", "rope_scaling")
+    factor = c.get("partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage")
+    if factor is None and isinstance(parameters, Mapping):
+        factor = parameters.get("partial_rotary_factor")
+    share = float(factor) if isinstance(factor, (int, float)) and 0 < factor <= 1 else 1.0
+    return int(attention.head_dim * share)
+
+
+def flag(c: Config, trait: Trait) -> bool:
     return c.bool(trait) if isinstance(trait, str) else trait

@@ -26,13 +26,15 @@ class Config:
         self.read: set[str] = set()
 
     def get(self, *names: str) -> Any:
-        """Value of the first of `names` that is present and not null, else the class default, else None."""
+        """Value of the first of `names` that is present and not null; the class default only where the file is silent (null is an answer)."""
         self.read.update(names)
-        for source in (self.raw, self.defaults):
-            for name in names:
-                if source.get(name) is not None:
-                    return source[name]
-        return None
+        silent = True
+        for name in names:
+            if name in self.raw:
+                silent = False
+                if self.raw[name] is not None:
+                    return self.raw[name]
+        return next((self.defaults[n] for n in names if self.defaults.get(n) is not None), None) if silent else None
 
     def has(self, *names: str) -> bool:
         """Whether the file or the class gives one of `names`."""
@@ -92,18 +94,18 @@ class Config:
         values = self.list(*names)
         return None if values is None else [self._whole(names[0], v, low, high) for v in values]
 
-    def per_layer(self, *names: str, layers: int, default: int | None = None, low: int = 0) -> list[int]:
-        """One whole number per layer from a scalar or a list of one entry per layer."""
-        if isinstance(self.get(*names), (list, tuple)):
-            values = self.int_list(*names, low=low) or []
-            if len(values) < layers:
-                raise InputError(f"config key {self.where}{names[0]} has {len(values)} entries for {layers} layers; it needs one per layer")
-            return values[:layers]
-        return [self.int(*names, default=default, low=low)] * layers
+    def at(self, layer: int, *names: str, default: int | None = None, low: int = 1) -> int:
+        """A whole number that may be given once or as a list with one entry per layer."""
+        value = self.get(*names)
+        if not isinstance(value, (list, tuple)):
+            return self.int(*names, default=default, low=low)
+        if layer >= len(value):
+            raise InputError(f"config key {self.where}{names[0]} has {len(value)} entries, layer {layer} needs one; give one per layer")
+        return self._whole(names[0], value[layer], low, MAX_INT)
 
-    def unread(self) -> list[str]:
-        """Keys with a value that nothing asked for, in file order."""
-        return [k for k, v in self.raw.items() if k not in self.read and v is not None]
+    def unread(self) -> list[tuple[str, Any]]:
+        """(key, value) that nothing asked for, in file order."""
+        return [(k, v) for k, v in self.raw.items() if k not in self.read and v is not None]
 
     def _whole(self, name: str, value: Any, low: int, high: int) -> int:
         whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value == int(value))

@@ -18,22 +18,34 @@ def dense(hidden: int, mlp: Mlp, bias: bool = False, prefix: str = "mlp", role: 
 
 
 def moe(
-    hidden: int, mlp: Mlp, *, expert_bias: bool = False, router_bias: bool = False, correction_bias: bool = False, shared_gate: bool = False, prefix: str = "mlp"
+    hidden: int,
+    mlp: Mlp,
+    *,
+    expert_bias: bool = False,
+    router_bias: bool = False,
+    correction_bias: bool = False,
+    shared_gate: bool = False,
 ) -> list[Tensor]:
     """Router, routed experts and shared experts of one layer."""
     inner = mlp.expert_hidden or hidden
     ff, copies = mlp.intermediate, mlp.experts
-    tensors = [Tensor(f"{prefix}.gate", mlp.experts, hidden, "router", linear=False)]
-    if router_bias or correction_bias:
-        tensors.append(Tensor(f"{prefix}.gate.bias", mlp.experts, router_bias + correction_bias, "router", linear=False))
     up = 2 if mlp.gated else 1
-    tensors.append(Tensor(f"{prefix}.experts.gate_up_proj", up * ff, inner, "expert", "n", copies))
-    tensors.append(Tensor(f"{prefix}.experts.down_proj", inner, ff, "expert", "k", copies))
+    tensors = [
+        Tensor("mlp.gate", copies, hidden, "router", linear=False),
+        Tensor("mlp.experts.gate_up_proj", up * ff, inner, "expert", "n", copies),
+        Tensor("mlp.experts.down_proj", inner, ff, "expert", "k", copies),
+    ]
+    biases = router_bias + correction_bias
+    if biases:
+        tensors.append(Tensor("mlp.gate.bias", copies, biases, "router", linear=False))
     if expert_bias:
-        tensors.append(Tensor(f"{prefix}.experts.gate_up_proj.bias", up * ff, 1, "expert", "n", copies, linear=False))
-        tensors.append(Tensor(f"{prefix}.experts.down_proj.bias", inner, 1, "expert", "none", copies, linear=False))
+        tensors.append(Tensor("mlp.experts.gate_up_proj.bias", up * ff, 1, "expert", "n", copies, linear=False))
+        tensors.append(Tensor("mlp.experts.down_proj.bias", inner, 1, "expert", "none", copies, linear=False))
+    if mlp.expert_hidden:
+        tensors.append(Tensor("mlp.latent_down_proj", inner, hidden, "mlp"))
+        tensors.append(Tensor("mlp.latent_up_proj", hidden, inner, "mlp"))
     if mlp.shared_intermediate:
-        tensors += dense(hidden, mlp, prefix=f"{prefix}.shared_experts", role="shared_expert", width=mlp.shared_intermediate)
+        tensors += dense(hidden, mlp, prefix="mlp.shared_experts", role="shared_expert", width=mlp.shared_intermediate)
         if shared_gate:
-            tensors.append(Tensor(f"{prefix}.shared_expert_gate", 1, hidden, "router", linear=False))
+            tensors.append(Tensor("mlp.shared_expert_gate", 1, hidden, "router", linear=False))
     return tensors

@@ -1,0 +1,239 @@
+"""What single families have alone. A function per family: `LAYER` changes a layer draft, `OUTER` adds weights outside the layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.architecture import keys, mixers
+from planner.architecture.config import Config
+from planner.architecture.model import Attention, Mlp, Tensor
+from planner.problems import InputError
+
+if TYPE_CHECKING:
+    from planner.architecture.build import Draft
+
+
+def _norm(name: str, n: int, params: int = 1) -> Tensor:
+    return Tensor(name, n, params, "norm", linear=False)
+
+
+def falcon(c: Config, hidden: int, d: Draft) -> None:
+    """Falcon: `multi_query` means one KV head whatever `num_kv_heads` says, unless the new decoder is on; one norm when parallel."""
+    heads = c.int(*keys.HEADS)
+    new = c.bool("new_decoder_architecture")
+    kv = c.int("num_kv_heads", default=heads) if new else 1 if c.bool("multi_query", default=True) else heads
+    parallel = c.bool("parallel_attn", default=True)
+    if d.attention:
+        d.attention = replace(d.attention, kv_heads=kv)
+    if parallel and (not new or c.int("num_ln_in_parallel_attn", default=2) == 1):
+        d.tensors.append(_norm("one_norm_less", -hidden, 2))
+
+
+def falcon_h1(c: Config, hidden: int, d: Draft) -> None:
+    """Falcon-H1 scans and attends in the same layer; its gated norm is off by default."""
+    c.get("mamba_use_mlp", "mamba_norm_before_gate")
+
+
+def gemma3n(c: Config, hidden: int, d: Draft) -> None:
+    """Gemma 3n: AltUp, LAuReL and a per-layer input embedding."""
+    inputs, rank, ple = c.int("altup_num_inputs", default=4), c.int("laurel_rank", default=64), c.int("hidden_size_per_layer_input", default=256)
+    c.get("vocab_size_per_layer_input")
+    d.tensors += [
+        Tensor("altup.router", inputs, hidden, "mlp"),
+        _norm("altup.small", inputs * inputs * (inputs + 1) + 2 * hidden),
+        Tensor("laurel.linear_left", rank, hidden, "mlp"),
+        Tensor("laurel.linear_right", hidden, rank, "mlp"),
+        Tensor("per_layer_input_gate", ple, hidden, "mlp"),
+        Tensor("per_layer_projection", hidden, ple, "mlp"),
+        _norm("post_laurel_and_per_layer_norms", hidden, 2),
+    ]
+
+
+def gemma3n_outer(c: Config, hidden: int) -> list[Tensor]:
+    inputs = c.int("altup_num_inputs", default=4)
+    return _per_layer_embedding(c, hidden) + [Tensor("altup_projections", 2 * (inputs - 1) * hidden, hidden, "mlp")]
+
+
+def gemma4(c: Config, hidden: int, d: Draft) -> None:
+    """Gemma 4: full layers have their own head width and KV heads; experts beside a dense MLP; per-layer embeddings."""
+    a = d.attention
+    if a is not None and a.window is None:
+        width = c.int("global_head_dim", default=a.head_dim)
+        kv = c.int("num_global_key_value_heads", default=a.kv_heads) if c.get("attention_k_eq_v") else a.kv_heads
+        d.attention = replace(a, head_dim=width, v_head_dim=width, kv_heads=kv)
+    c.get("num_global_key_value_heads", "vocab_size_per_layer_input", "enable_moe_block", "use_double_wide_mlp")
+    if d.mlp and d.mlp.experts:
+        d.mlp = replace(d.mlp, shared_intermediate=c.int(*keys.FFN))
+        d.tensors += [_norm("moe_norms_and_router_scale", hidden, 4), _norm("per_expert_scale", d.mlp.experts)]
+    elif d.mlp and a is not None and not a.stores_kv and c.bool("use_double_wide_mlp"):
+        d.mlp = replace(d.mlp, intermediate=2 * d.mlp.intermediate)
+    ple = c.int("hidden_size_per_layer_input", default=0, low=0)
+    if ple:
+        d.tensors += [
+            Tensor("per_layer_input_gate", ple, hidden, "mlp"),
+            Tensor("per_layer_projection", hidden, ple, "mlp"),
+            _norm("post_per_layer_input_norm", hidden),
+        ]
+
+
+def gemma4_outer(c: Config, hidden: int) -> list[Tensor]:
+    return _per_layer_embedding(c, hidden) if c.int("hidden_size_per_layer_input", default=0, low=0) else []
+
+
+def _per_layer_embedding(c: Config, hidden: int) -> list[Tensor]:
+    """One small embedding per layer and token (PLE): parameters, hardly any work."""
+    ple, layers = c.int("hidden_size_per_layer_input", default=256), c.int(*keys.LAYERS)
+    return [
+        Tensor("embed_tokens_per_layer", c.int("vocab_size_per_layer_input", *keys.VOCAB), ple * layers, "embedding", "n", linear=False),
+        Tensor("per_layer_model_projection", ple * layers, hidden, "mlp"),
+        _norm("per_layer_projection_norm", ple),
+    ]
+
+
+def deepseek_v4(c: Config, hidden: int, d: Draft) -> None:
+    """DeepSeek V4: one shared key-value head, a short window, and older tokens compressed by a ratio per layer; hyper-connections."""
+    heads, width, rank = c.int(*keys.HEADS), c.int("head_dim"), c.int("q_lora_rank")
+    groups, out_rank, mult = c.int("o_groups"), c.int("o_lora_rank"), c.int("hc_mult", default=4)
+    ratios = c.int_list("compress_ratios")
+    ratio = ratios[d.index] if ratios and d.index < len(ratios) else 0
+    index_heads, index_dim = c.int("index_n_heads", default=64), c.int("index_head_dim", default=128)
+    sparse = 0 < ratio <= 16  # the lightly compressed layers choose entries with an indexer, the heavily compressed read all
+    window = c.int("sliding_window", default=128)
+    d.attention = Attention(
+        heads,
+        1,
+        width,
+        width,
+        qk_rope_head_dim=c.int("qk_rope_head_dim", default=64),
+        indexer_heads=index_heads if sparse else 0,
+        indexer_head_dim=index_dim if sparse else 0,
+        indexer_topk=c.int("index_topk", default=512) if sparse else 0,
+        compression=ratio,
+        local_window=window,
+    )
+    d.kind = "compressed"
+    p = mixers.P
+    d.tensors += [
+        Tensor(f"{p}.q_a_proj", rank, hidden, "attention"),
+        _norm(f"{p}.q_a_norm", rank),
+        Tensor(f"{p}.q_b_proj", heads * width, rank, "attention", "n"),
+        Tensor(f"{p}.kv_proj", width, hidden, "attention"),
+        _norm(f"{p}.kv_norm", width),
+        Tensor(f"{p}.o_a_proj", groups * out_rank, heads * width // groups, "attention", "n"),
+        Tensor(f"{p}.o_b_proj", hidden, groups * out_rank, "attention", "k"),
+        _norm(f"{p}.sinks", heads),
+        _norm("hyper_connections", 2 * ((2 + mult) * mult * (mult * hidden + 1) + 3)),
+    ]
+    if ratio:
+        wide = 2 * width if sparse else width
+        d.tensors += [
+            Tensor(f"{p}.compressor.kv_proj", wide, hidden, "attention"),
+            Tensor(f"{p}.compressor.gate_proj", wide, hidden, "attention"),
+            _norm(f"{p}.compressor.small", ratio * wide + width),
+        ]
+    if sparse:
+        d.tensors += [
+            Tensor(f"{p}.indexer.kv_gate_proj", 4 * index_dim, hidden, "attention"),
+            Tensor(f"{p}.indexer.q_b_proj", index_heads * index_dim, rank, "attention"),
+            Tensor(f"{p}.indexer.weights_proj", index_heads, hidden, "attention"),
+            _norm(f"{p}.indexer.small", ratio * 2 * index_dim + index_dim),
+        ]
+
+
+def deepseek_v4_outer(c: Config, hidden: int) -> list[Tensor]:
+    mult = c.int("hc_mult", default=4)
+    return [_norm("hc_head", mult * mult * hidden + mult + 1)]
+
+
+def longcat(c: Config, hidden: int, d: Draft) -> None:
+    """LongCat: every layer attends twice and runs two dense MLPs beside its experts; some router slots are no-ops."""
+    c.get("zero_expert_num", "zero_expert_type", "mla_scale_q_lora", "mla_scale_kv_lora")
+
+
+def minimax_m3(c: Config, hidden: int, d: Draft) -> None:
+    """MiniMax M3: an indexer chooses blocks in most layers; its keys are not part of the published cache figures."""
+    frequency = c.list("sparse_attention_freq")
+    heads, width = c.int("sparse_num_index_heads", default=4), c.int("sparse_index_dim", default=128)
+    if frequency and d.index < len(frequency) and frequency[d.index]:
+        p = mixers.P
+        d.tensors += [
+            Tensor("indexer.qk_proj", (heads + 1) * width, hidden, "attention"),
+            _norm(f"indexer.norms_of_{p}", 2 * width),
+        ]
+
+
+def nemotron_h(c: Config, hidden: int, d: Draft) -> None:
+    """Nemotron-H: keys of its Mamba layers that change nothing here."""
+    c.get("layers_block_type", "mtp_hybrid_override_pattern", "mtp_layers_block_type", "expand", "n_groups")
+
+
+def nemotron_nas(c: Config, hidden: int, d: Draft) -> None:
+    """Nemotron from architecture search: each layer has its own KV grouping and MLP width, or neither (`block_configs`)."""
+    blocks = c.list("block_configs") or []
+    if d.index >= len(blocks) or not isinstance(blocks[d.index], Mapping):
+        raise InputError(f"config key block_configs has no entry for layer {d.index}; it needs one per layer")
+    block = blocks[d.index]
+    attention, ffn = Config(block.get("attention") or {}, where="block_configs.attention."), Config(block.get("ffn") or {}, where="block_configs.ffn.")
+    heads = c.int(*keys.HEADS)
+    if attention.bool("no_op") or attention.bool("replace_with_linear"):
+        d.attention, d.kind = None, "none"
+        if attention.bool("replace_with_linear"):
+            d.tensors.append(Tensor("self_attn.linear_attn", hidden, hidden, "mlp"))
+    elif d.attention:
+        d.attention = replace(d.attention, kv_heads=max(1, heads // attention.int("n_heads_in_group", default=1)))
+    if ffn.bool("no_op"):
+        d.mlp = None
+    elif ffn.bool("replace_with_linear"):
+        d.mlp = None
+        d.tensors.append(Tensor("mlp.linear_mlp", hidden, hidden, "mlp"))
+    elif ffn.has("intermediate_size"):
+        d.mlp = Mlp(ffn.int("intermediate_size"))
+    else:
+        width = int(2 * ffn.number("ffn_mult", default=4.0) * hidden / 3)
+        d.mlp = Mlp(math.ceil(width / 256) * 256)
+    missing = (d.attention is None) + (d.mlp is None)
+    if missing:
+        d.tensors.append(_norm("norms_of_no_ops", -missing * hidden))
+
+
+def recurrent_gemma(c: Config, hidden: int, d: Draft) -> None:
+    """RecurrentGemma: two recurrent layers, then one with a window; the MLP's width counts both halves."""
+    types = c.list("block_types", "_block_types") or ["recurrent", "recurrent", "attention"]
+    if types[d.index % len(types)] == "recurrent":
+        d.attention = None
+    if d.mlp:
+        d.mlp = replace(d.mlp, intermediate=d.mlp.intermediate // 2)
+
+
+def embedding_norm(c: Config, hidden: int) -> list[Tensor]:
+    """BLOOM normalises its embeddings."""
+    return [_norm("word_embeddings_layernorm", hidden, 2)]
+
+
+def bitnet(c: Config, hidden: int, d: Draft) -> None:
+    """BitNet: norms inside attention and MLP."""
+    d.tensors.append(_norm("sub_norms", hidden + (d.mlp.intermediate if d.mlp else 0)))
+
+
+LAYER: dict[str, Callable[[Config, int, Draft], None]] = {
+    "bitnet": bitnet,
+    "deepseek_v4": deepseek_v4,
+    "falcon": falcon,
+    "falcon_h1": falcon_h1,
+    "gemma3n": gemma3n,
+    "gemma4": gemma4,
+    "longcat": longcat,
+    "minimax_m3": minimax_m3,
+    "nemotron_h": nemotron_h,
+    "nemotron_nas": nemotron_nas,
+    "recurrent_gemma": recurrent_gemma,
+}
+OUTER: dict[str, Callable[[Config, int], list[Tensor]]] = {
+    "deepseek_v4": deepseek_v4_outer,
+    "embedding_norm": embedding_norm,
+    "gemma3n": gemma3n_outer,
+    "gemma4": gemma4_outer,
+}

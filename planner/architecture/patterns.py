@@ -1,0 +1,160 @@
+"""Which layer is what: full, windowed, chunked or recurrent mixers, dense or expert MLPs, from the many ways configs say it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from planner.architecture import keys
+from planner.architecture.config import Config
+from planner.architecture.families import Family
+from planner.problems import InputError
+
+WORDS = (
+    (r"sliding|swa|local|window", "window"),
+    (r"chunk", "chunk"),
+    (r"hybrid", "both"),
+    (r"linear|mamba|recurrent|ssm|kda|gdn|delta|lightning|conv|rwkv|rglru", "recurrent"),
+    (r"moe|sparse_mlp|experts", "moe"),
+    (r"^mlp$|dense", "mlp"),
+    (r"full|global|attention|mla|nope|causal", "full"),
+)
+"""What the words of a `layer_types` list mean, first match wins."""
+LIST_KEYS = ("layer_types", "layers_block_type", "block_types", "mixer_types", "attention_types")
+PATTERN_KEYS = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
+
+
+def mixers(c: Config, family: Family, layers: int, notes: list[str]) -> list[str]:
+    """One of full, window, chunk, recurrent, both, mlp, moe per layer; `mlp` and `moe` only where a layer is one of them."""
+    listed = c.list(*LIST_KEYS)
+    if listed and isinstance(listed[0], str):
+        c.get("full_attention_interval", "attn_type_list", "hybrid_layer_pattern", *PATTERN_KEYS)
+        return _from_words(c, listed, layers, notes)
+    letters = c.str("hybrid_override_pattern")
+    if letters:
+        return _from_letters(letters, layers)
+    found = _recurrent(c, family, layers)
+    windowed = _windowed(c, family, layers, notes)
+    return [r if r != "full" else w for r, w in zip(found, windowed, strict=True)]
+
+
+def _from_words(c: Config, listed: list[Any], layers: int, notes: list[str]) -> list[str]:
+    if len(listed) < layers:
+        raise InputError(f"config key {c.where}layer_types has {len(listed)} entries for {layers} layers; it needs one per layer")
+    kinds, strange = [], set()
+    for word in listed[:layers]:
+        kind = next((k for pattern, k in WORDS if re.search(pattern, str(word), re.I)), None)
+        if kind is None:
+            strange.add(str(word)[:40])
+        kinds.append(kind or "full")
+    if strange:
+        notes.append(f"layer_types has {', '.join(sorted(strange))}, not known here; counted as full attention")
+    return kinds
+
+
+def _from_letters(letters: str, layers: int) -> list[str]:
+    """Nemotron-H's string: M is Mamba, * attention, - MLP, E experts."""
+    kinds = {"M": "recurrent", "*": "full", "-": "mlp", "E": "moe"}
+    if set(letters) - set(kinds) or len(letters) < layers:
+        raise InputError(f"config key hybrid_override_pattern must have one of M * - E for each of {layers} layers")
+    return [kinds[x] for x in letters[:layers]]
+
+
+def _recurrent(c: Config, family: Family, layers: int) -> list[str]:
+    """Recurrent against attention layers where no list names them."""
+    every = range(layers)
+    kinds = c.list("attn_type_list", "linear_attn_layers")
+    if kinds is not None and len(kinds) >= layers:
+        return ["full" if kinds[i] else "recurrent" for i in every]
+    kda, full = c.int_list("kda_layers", high=layers), c.int_list("full_attn_layers", "attn_layer_indices", "attention_layers_idx", high=layers)
+    if kda is not None:
+        return ["recurrent" if i + 1 in kda else "full" for i in every]
+    if full is not None and family.recurrent:
+        return ["full" if i in full else "recurrent" for i in every]
+    full = c.int_list("full_attn_idxs", high=layers)
+    if full is not None and family.recurrent:
+        return ["full" if i in full else "recurrent" for i in every]
+    if c.has("full_attention_interval") and family.recurrent:
+        n = c.int("full_attention_interval")
+        return ["full" if (i + 1) % n == 0 else "recurrent" for i in every]
+    if c.has("layer_group_size") and family.recurrent:
+        n = c.int("layer_group_size")
+        whole = layers // n * n
+        return ["full" if (i + 1) % n == 0 or i >= whole else "recurrent" for i in every]
+    if c.has("attn_layer_period"):
+        n, at = c.int("attn_layer_period"), c.int("attn_layer_offset", default=0, low=0)
+        return ["full" if i % n == at else "recurrent" for i in every]
+    if c.has("block_types") and family.recurrent:
+        return ["full"] * layers
+    if family.single or (family.recurrent and family.recurrent.startswith("mamba") and not c.has(*keys.HEADS)):
+        return ["recurrent"] * layers
+    if family.recurrent == "mamba2" and family.extra == "falcon_h1":
+        return ["both"] * layers
+    return ["full"] * layers
+
+
+def _windowed(c: Config, family: Family, layers: int, notes: list[str]) -> list[str]:
+    """Windowed against full layers where no list names them."""
+    every = range(layers)
+    pattern = c.list("hybrid_layer_pattern")
+    if pattern is not None and len(pattern) >= layers:
+        return ["window" if pattern[i] else "full" for i in every]
+    if c.has("attention_chunk_size"):
+        no_rope = c.list("no_rope_layers")
+        if no_rope and len(no_rope) >= layers:
+            return ["chunk" if no_rope[i] else "full" for i in every]
+        n = c.int("no_rope_layer_interval", default=4)
+        return ["full" if (i + 1) % n == 0 else "chunk" for i in every]
+    window = c.optional_int("sliding_window", "sliding_window_size")
+    if not window or c.get("use_sliding_window") is False or family.windows == "none" or family.extra == "deepseek_v4":
+        c.get(*PATTERN_KEYS)
+        return ["full"] * layers
+    if family.windows == "all":
+        return ["window"] * layers
+    if family.windows == "even":
+        return ["window" if i % 2 == 0 else "full" for i in every]
+    if family.windows == "from_max_window_layers":
+        first = c.int("max_window_layers", default=layers, low=0) if c.get("use_sliding_window") else layers
+        return ["window" if i >= first else "full" for i in every]
+    text = c.get(*PATTERN_KEYS)
+    if isinstance(text, str) and text:
+        return ["window" if text[i % len(text)] in "Ll" else "full" for i in every]
+    if text is not None or family.windows == "pattern":
+        n = c.int(*PATTERN_KEYS, default=4)
+        return ["full" if (i + 1) % n == 0 else "window" for i in every]
+    notes.append(f"sliding_window {window} is set but nothing says which layers have it; all are counted as full attention, an upper bound")
+    return ["full"] * layers
+
+
+def expert_layers(c: Config, layers: int) -> list[bool]:
+    """Whether each layer routes to experts."""
+    every = range(layers)
+    experts = c.get(*keys.EXPERTS)
+    if not experts or experts == 1 or c.get("enable_moe_block") is False:
+        return [False] * layers
+    types = c.list("mlp_layer_types")
+    if types is not None and len(types) >= layers:
+        return [str(types[i]) in ("sparse", "moe") for i in every]
+    frequency = c.get("moe_layer_freq")
+    if isinstance(frequency, (list, tuple)):
+        return [c.at(i, "moe_layer_freq", low=0) > 0 for i in every]
+    listed = c.get("moe_layers", "moe_layers_enum", "moe_layer_indices")
+    if isinstance(listed, str) and listed:
+        listed = [int(x) for x in re.findall(r"\d+", listed)[:layers]]
+    if isinstance(listed, (list, tuple)) and listed:
+        return [i in listed for i in every]
+    first = c.int("first_k_dense_replace", "num_dense_layers", "n_dense_layers", "moe_layer_num_skipped", default=0, low=0)
+    dense = c.int_list("mlp_only_layers") or []
+    if c.has("expert_layer_period"):
+        n, at = c.int("expert_layer_period"), c.int("expert_layer_offset", default=0, low=0)
+        return [i % n == at for i in every]
+    if c.has("interleave_moe_layer_step"):
+        n = c.int("interleave_moe_layer_step", low=0)
+        return [n > 0 and (i + 1) % n == 0 for i in every]
+    if c.has("moe_layer_interval") or c.has("moe_layer_start_index"):
+        n, start = c.int("moe_layer_interval", default=1), c.int("moe_layer_start_index", default=0, low=0)
+        end = c.int("moe_layer_end_index", default=-1, low=-1)
+        return [(i + 1) % n == 0 and start <= i <= (layers - 1 if end < 0 else end) for i in every]
+    n = c.int("moe_layer_freq", default=1)
+    step = c.int("decoder_sparse_step", default=1)
+    return [i >= first and i not in dense and (i + 1) % step == 0 and i % n == 0 for i in every]
