@@ -19,11 +19,14 @@ def _bound(name: str, default: int) -> int:
 MAX_STEPS_PER_RUN = _bound("MAX_STEPS_PER_RUN", 400_000)
 """Engine steps of one simulated run, all replicas together; about 3 s."""
 
-MAX_STEPS_PER_PLAN = _bound("MAX_STEPS_PER_PLAN", 1_500_000)
-"""Engine steps of one plan over all its runs; replications and the capacity search stop early at it. About 10 s."""
+MAX_WORK_PER_PLAN = _bound("MAX_WORK_PER_PLAN", 1_000_000)
+"""Work of one plan over all its runs, in engine steps; replications and the capacity search stop early at it. About 10 s."""
+
+PREFIX_BLOCKS_PER_STEP = 4
+"""Cached prompt blocks whose bookkeeping takes about as long as one engine step."""
 
 MAX_REPLICATIONS = _bound("MAX_REPLICATIONS", 20)
 """Independent runs of one plan where the scenario does not say how many."""
 
-MAX_SIMULATED_REPLICAS = _bound("MAX_SIMULATED_REPLICAS", 16)
+MAX_SIMULATED_REPLICAS = _bound("MAX_SIMULATED_REPLICAS", 4)
 """Replicas that are simulated side by side; a larger fleet is simulated as this many with its share of the traffic."""

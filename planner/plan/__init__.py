@@ -22,39 +22,50 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
     `effort` quick simulates one run and searches no capacity. What cannot run is a result with `problems`; `InputError`
     is raised only for what the catalogue does not know or a configuration that cannot be read.
     """
-    arch = architecture.of(scenario.model)
-    illegal = deployments.problems(scenario)
+    parts = sides(scenario)
+    illegal = tuple(dict.fromkeys(p for part in parts for p in deployments.problems(part)))
     if any(p.severity == "error" for p in illegal):
         return _cannot_run(scenario, (*illegal, *notes(scenario)), ())
-    replica = deployments.of(scenario)
+    built = tuple(deployments.of(part) for part in parts)
     prices = cost.fleet_hour(scenario)
-    closed = steady(replica, scenario.fleet.replicas, prices.replica_usd[-1] if prices else None)
-    found: list[Problem] = [*illegal, *notes(scenario), *memory_problems(replica), *replica.step_time.notes]
-    if not replica.memory.fits:
-        return _cannot_run(scenario, tuple(found), (replica,), closed)
-    infeasible = latency_problems(replica, closed, scenario)
-    load = simulated(replica, scenario, effort)
+    split = scenario.disaggregation
+    replicas = scenario.fleet.replicas if split is None else split.decode.replicas
+    closed = steady(built, replicas, prices.replica_usd if prices else None)
+    found: list[Problem] = [*illegal, *notes(scenario), *memory_problems(built)]
+    found += dict.fromkeys(note for d in built for note in d.step_time.notes)
+    if not all(d.memory.fits for d in built):
+        return _cannot_run(scenario, tuple(found), built, closed)
+    load = simulated(built, scenario, effort)
+    decode = built[-1]
     bill = cost.cost(
         scenario,
-        decode_tokens_per_s=closed.batch * replica.profile.acceptance_length / closed.decode_step_s,
+        decode_tokens_per_s=closed.batch * decode.profile.acceptance_length / closed.decode_step_s if closed.decode_step_s else None,
         prefill_tokens_per_s=closed.prefill_tokens_per_s,
         load=load.cost_load if load else None,
     )
-    found += infeasible
-    found += load_problems(replica, closed, load, scenario) if load else [NO_TRAFFIC]
+    found += latency_problems(built, closed, scenario)
+    found += load_problems(built, closed, load, scenario) if load else [NO_TRAFFIC]
     found += cost.problems(scenario, bill)
     return Plan(
         scenario=scenario,
-        architecture=arch,
+        architecture=decode.architecture,
         problems=tuple(found),
-        memory=replica.memory,
+        memory=decode.memory,
         roofline=closed,
         load=load,
         cost=bill,
-        confidence=confidence(scenario, replica),
-        provenance=provenance.of((replica,), bill),
-        deployments=(replica,),
+        confidence=confidence(scenario, decode),
+        provenance=provenance.of(built, bill),
+        deployments=built,
     )
+
+
+def sides(scenario: Scenario) -> tuple[Scenario, ...]:
+    """The scenario as each kind of replica sees it: one, or the prefill and the decode pool's."""
+    split = scenario.disaggregation
+    if split is None:
+        return (scenario,)
+    return deployments.pool_scenario(scenario, split.prefill), deployments.pool_scenario(scenario, split.decode)
 
 
 NO_TRAFFIC = Problem(

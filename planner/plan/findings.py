@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from planner.plan.deployment import Deployment
-from planner.plan.load import Loaded, api_overhead_s
+from planner.plan.load import Loaded
 from planner.plan.steady import Steady, input_tokens
+from planner.plan.system import Deployments, simulated_share
 from planner.problems import Problem
 from planner.scenario import Scenario
 from planner.units import GIB, MS
 
 
-def memory_problems(deployment: Deployment) -> list[Problem]:
-    """The shortfall of a replica that does not fit, with the nearest change that helps."""
-    memory, s = deployment.memory, deployment.scenario
-    if memory.fits:
-        return []
-    short = memory.shortfall_bytes_per_gpu / GIB
-    weights = memory.weights_bytes_per_gpu / GIB
-    have = memory.budget_bytes_per_gpu / GIB
-    remedy = next((r.message for r in memory.remedies if r.fits), "")
-    message = (
-        f"{s.model.name} does not fit: short {short:.3g} GiB per GPU; weights take {weights:.3g} of the {have:.3g} GiB "
-        f"that one {deployment.gpu.name} gives"
-    )
-    field = next((r.field for r in memory.remedies if r.fits), "parallel.tensor_parallel_size")
-    return [Problem("does_not_fit", "error", field, message, remedy)]
+def memory_problems(deployments: Deployments) -> list[Problem]:
+    """The shortfall of each kind of replica that does not fit, with the nearest change that helps."""
+    found = []
+    for d in deployments:
+        memory = d.memory
+        if memory.fits:
+            continue
+        message = (
+            f"{d.scenario.model.name} does not fit: short {memory.shortfall_bytes_per_gpu / GIB:.3g} GiB per GPU; weights take "
+            f"{memory.weights_bytes_per_gpu / GIB:.3g} of the {memory.budget_bytes_per_gpu / GIB:.3g} GiB that one {d.gpu.name} gives"
+        )
+        helps = next((r for r in memory.remedies if r.fits), None)
+        field, remedy = (helps.field, helps.message) if helps else ("parallel.tensor_parallel_size", "")
+        found.append(Problem("does_not_fit", "error", field, message, remedy))
+    return found
 
 
-def latency_problems(deployment: Deployment, steady: Steady, scenario: Scenario) -> list[Problem]:
+def latency_problems(deployments: Deployments, steady: Steady, scenario: Scenario) -> list[Problem]:
     """Promises that a request alone on an idle machine already breaks: replicas cannot mend those."""
     slo = scenario.slo
-    alone_ttft_s = steady.prefill_s + api_overhead_s(deployment)
-    alone_tpot_s = steady.decode_step_batch1_s / deployment.profile.acceptance_length
+    alone_ttft_s = steady.prefill_s + deployments[0].step_time.api_s
+    alone_tpot_s = steady.decode_step_batch1_s / deployments[-1].profile.acceptance_length
     found = []
     for name, alone_s, promise_s, lever in (
         ("TTFT", alone_ttft_s, slo.ttft_s, "a faster GPU, more tensor parallelism, or prompts that are cached"),
@@ -48,26 +49,16 @@ def latency_problems(deployment: Deployment, steady: Steady, scenario: Scenario)
     return found
 
 
-def load_problems(deployment: Deployment, steady: Steady, load: Loaded, scenario: Scenario) -> list[Problem]:
+def load_problems(deployments: Deployments, steady: Steady, load: Loaded, scenario: Scenario) -> list[Problem]:
     """Overload, instability and runs that were cut short."""
     run, seen = load.metrics.simulation, load.metrics.throughput
-    rate = scenario.workload.request_rate
     found = []
     if run.overloaded:
-        found.append(overload(deployment, steady, load, scenario))
-    elif rate and load.capacity_requests_per_s == 0:
-        message = f"no rate keeps every promise at p{scenario.slo.percentile}, not even a few requests a minute"
-        found.append(Problem("infeasible_slo", "error", "slo", message, "Relax the promise, or change the GPU, precision or parallelism."))
-    elif rate and load.capacity_requests_per_s is not None and rate > load.capacity_requests_per_s:
-        capacity = load.capacity_requests_per_s
-        needed = -(-rate * scenario.fleet.replicas // capacity)
-        message = (
-            f"{rate:.3g} requests/s keep up, but the promise at p{scenario.slo.percentile} holds only to {capacity:.3g} requests/s "
-            f"({rate / capacity:.2f}× over)"
-        )
-        found.append(Problem("slo_missed", "warning", "fleet.replicas", message, f"{needed:.0f} replicas would hold it."))
+        found.append(overload(deployments[-1], load, scenario))
+    else:
+        found += promise_problems(load, scenario)
     if not run.stable and not run.overloaded and run.replications > 1:
-        message = f"latencies at this load did not settle in {run.replications} runs: read the percentiles as a range"
+        message = f"latencies at this load did not settle to ±10 % in {run.replications} runs: read the percentiles as a range"
         found.append(Problem("unstable", "warning", "workload.request_rate", message, "Lower the rate or simulate more requests."))
     if run.stopped and not run.overloaded:
         found.append(Problem("stopped", "warning", "workload.num_prompts", f"The simulation {run.stopped}.", "Ask for fewer requests."))
@@ -75,6 +66,10 @@ def load_problems(deployment: Deployment, steady: Steady, load: Loaded, scenario
         for reason in timeline.reasons[:3]:
             message = f"some requests failed: {reason}"
             found.append(Problem("requests_failed", "warning", "engine.max_model_len", message, "Shorten them or give more cache."))
+    share = simulated_share(scenario)
+    if share < 1:
+        message = f"{share:.1%} of the fleet was simulated with its share of the traffic and stands for the whole"
+        found.append(Problem("fleet_sampled", "info", "fleet.replicas", message, ""))
     if seen.truncated:
         share = seen.truncated / max(1, run.requests)
         found.append(Problem("truncated", "info", "workload.max_output_len", f"{share:.1%} of answers are cut at the length limit.", ""))
@@ -84,7 +79,40 @@ def load_problems(deployment: Deployment, steady: Steady, load: Loaded, scenario
     return found
 
 
-def overload(deployment: Deployment, steady: Steady, load: Loaded, scenario: Scenario) -> Problem:
+USELESS_SHARE = 0.01
+"""Capacity below this share of what the replica could serve without a promise: no number of replicas is the answer."""
+
+
+def promise_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
+    """Promises that this load breaks, with the rate that would keep them."""
+    slo, rate, capacity = scenario.slo, scenario.workload.request_rate, load.capacity_requests_per_s
+    seen = load.metrics.latency
+    broken = []
+    for name, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "the whole answer")):
+        promise_s, latency = getattr(slo, name), getattr(seen, name)
+        if promise_s is not None and latency is not None and latency.percentile(slo.percentile) > promise_s:
+            broken.append(f"{label} {latency.percentile(slo.percentile) / MS:,.0f} ms against {promise_s / MS:,.0f} ms")
+    if not broken and (not rate or capacity is None or rate <= capacity):
+        return []
+    message = (
+        f"the promise at p{slo.percentile} is missed: {'; '.join(broken)}" if broken else f"the promise at p{slo.percentile} is on the edge"
+    )
+    if not rate or capacity is None:
+        return [Problem("slo_missed", "warning", "slo", message, "Fewer clients at once, more replicas, or a faster layout.")]
+    highest = max((probe.rate for probe in load.probes), default=0.0)
+    if capacity <= USELESS_SHARE * highest:
+        remedy = (
+            "It breaks at every useful rate: bursts or long prompts fall on everyone else's tokens. "
+            "Smaller max_num_batched_tokens, a faster GPU or another promise."
+        )
+        return [Problem("slo_missed", "warning", "engine.max_num_batched_tokens", message, remedy)]
+    needed = -(-rate * scenario.fleet.replicas // capacity)
+    message += f"; it holds up to {capacity:.3g} requests/s, {rate:.3g} arrive"
+    remedy = f"{needed:.0f} replicas would hold it." if needed > scenario.fleet.replicas else "A little less load, or one more replica."
+    return [Problem("slo_missed", "warning", "fleet.replicas", message, remedy)]
+
+
+def overload(deployment: Deployment, load: Loaded, scenario: Scenario) -> Problem:
     """More arrives than can be served: by how much, and which resource binds."""
     seen = load.metrics.throughput
     offered = scenario.workload.request_rate

@@ -6,16 +6,15 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import Literal
 
-from planner import bounds, capacity, traces, workload
+from planner import bounds, capacity
 from planner.cost import Load
-from planner.kv_cache import KvCache, tiers_of
 from planner.metrics import Metrics, overloaded, promised, settled, summarize
-from planner.plan.deployment import Deployment
 from planner.plan.steady import decode_shape, input_tokens, output_tokens, plan_batch, prefill_rate
+from planner.plan.system import Deployments, run_once, simulated_share
 from planner.scenario import Scenario
-from planner.scheduler import POLICIES, Replica, Timeline, limits_of, simulate
+from planner.scheduler import Timeline
 
 Effort = Literal["quick", "full"]
 """quick: one run, no capacity search; full: as many runs as the promise needs, and the capacity."""
@@ -35,6 +34,8 @@ class Loaded:
     """Largest rate of the whole fleet at which every promise holds at its percentile; None where none was searched."""
     utilization: float | None
     """Offered rate over that capacity."""
+    overloaded: bool
+    """More arrives than can be served: the queue grows as long as the load lasts."""
     probes: tuple[capacity.Probe, ...] = ()
     """Rates tried by the search, with the worst latency over its promise at each."""
 
@@ -42,6 +43,8 @@ class Loaded:
     def cost_load(self) -> Load:
         """One second of the steady state, in the terms the bill is split by."""
         t = self.metrics.throughput
+        if not t.output_tokens_per_s:
+            return self._whole_runs
         cached = t.input_tokens_per_s * t.prefix_hit_rate
         return Load(
             duration_s=1.0,
@@ -54,16 +57,32 @@ class Loaded:
             output_busy_s=sum(run.output_busy_s for run in self.timelines),
         )
 
+    @property
+    def _whole_runs(self) -> Load:
+        """Ramp and drain included: for runs in which nothing finished while requests still arrived."""
+        runs = self.timelines
+        cached = sum(int(run.cached_tokens[run.finished].sum()) for run in runs)
+        return Load(
+            duration_s=sum(run.end_s for run in runs),
+            requests=sum(int(run.finished.sum()) for run in runs),
+            input_tokens=sum(int(run.input_tokens[run.finished].sum()) for run in runs) - cached,
+            cached_tokens=cached,
+            output_tokens=sum(int(run.output_tokens[run.finished].sum()) for run in runs),
+            input_busy_s=sum(run.input_busy_s for run in runs),
+            cached_busy_s=sum(run.cached_busy_s for run in runs),
+            output_busy_s=sum(run.output_busy_s for run in runs),
+        )
 
-def simulated(deployment: Deployment, scenario: Scenario, effort: Effort) -> Loaded | None:
-    """Run the scenario on `deployment`; None when no request ever arrives."""
+
+def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> Loaded | None:
+    """Run the scenario; None when no request ever arrives."""
     if scenario.workload.request_rate == 0 and scenario.workload.max_concurrency is None and scenario.workload.trace is None:
         return None
-    api_s = api_overhead_s(deployment)
+    api_s = deployments[0].step_time.api_s
     slo, mode = scenario.slo, scenario.simulation.mode
 
     def run(seed: int, rate_scale: float = 1.0) -> Timeline:
-        return run_once(deployment, scenario, scenario.workload.seed + seed, rate_scale)
+        return run_once(deployments, scenario, scenario.workload.seed + seed, rate_scale)
 
     wanted = scenario.simulation.replications or (1 if effort == "quick" or mode == "benchmark" else bounds.MAX_REPLICATIONS)
     fixed = scenario.simulation.replications is not None
@@ -72,114 +91,87 @@ def simulated(deployment: Deployment, scenario: Scenario, effort: Effort) -> Loa
         if not fixed and (overloaded(timelines[0]) or settled(timelines, slo, api_s)):
             break
         timelines.append(run(len(timelines)))
-    metrics = summarize(timelines, slo, mode, api_s, [c.slo for c in scenario.workload.priority_classes])
+    metrics = whole_fleet(summarize(timelines, slo, mode, api_s, [c.slo for c in scenario.workload.priority_classes]), scenario)
     found = None
     if effort == "full" and scenario.workload.request_rate:
-        found = search_capacity(deployment, scenario, lambda scale: run(0, scale), api_s)
-    rate = found.rate if found else None
-    utilization = scenario.workload.request_rate / rate if rate and scenario.workload.request_rate else None
-    return Loaded(metrics, tuple(timelines), rate, utilization, found.probes if found else ())
+        found = search_capacity(deployments, scenario, lambda scale: run(0, scale), api_s)
+    offered, rate = scenario.workload.request_rate, found.rate if found else None
+    too_much = metrics.simulation.overloaded
+    if offered and rate is not None and offered > rate:
+        # A short run ends before its queue has shown that it never stops growing.
+        too_much = too_much or offered > saturation_rate(deployments, scenario)
+    return Loaded(
+        metrics=dataclasses.replace(
+            metrics,
+            simulation=dataclasses.replace(metrics.simulation, overloaded=too_much, stable=metrics.simulation.stable and not too_much),
+        ),
+        timelines=tuple(timelines),
+        capacity_requests_per_s=rate,
+        utilization=offered / rate if rate and offered else None,
+        overloaded=too_much,
+        probes=found.probes if found else (),
+    )
 
 
 def affordable(timelines: list[Timeline], scenario: Scenario) -> bool:
     """Whether one more run like those before stays within the bounds of work."""
     runs = len(timelines)
-    steps, requests = sum(t.steps for t in timelines), sum(len(t) for t in timelines)
-    return steps * (runs + 1) / runs <= bounds.MAX_STEPS_PER_PLAN and requests * (runs + 1) / runs <= scenario.simulation.max_requests
+    done, requests = sum(work(t, scenario) for t in timelines), sum(len(t) for t in timelines)
+    grown = (runs + 1) / runs
+    return done * grown <= bounds.MAX_WORK_PER_PLAN and requests * grown <= scenario.simulation.max_requests
 
 
-def run_once(deployment: Deployment, scenario: Scenario, seed: int, rate_scale: float = 1.0) -> Timeline:
-    """One simulated run. A fleet's traffic is thinned to one replica's share."""
-    traffic = scenario.workload
-    replicas = scenario.fleet.replicas
-    requests = workload.requests(
-        traffic.model_copy(update={"num_prompts": min(traffic.num_prompts, scenario.simulation.max_requests)}),
-        seed,
-        rate_scale / replicas,
-        deployment.profile.acceptance_rates,
-        trace_of(scenario),
-    )
-    clients = traffic.max_concurrency if traffic.max_concurrency is None else max(1, round(traffic.max_concurrency / replicas))
-    engine = deployment.scenario.engine
-    source = workload.Source(
-        requests,
-        block_size=engine.block_size if engine.enable_prefix_caching else 0,
-        max_concurrency=clients,
-        priority_classes=traffic.priority_classes,
-        deadline_s=traffic.deadline_s,
-        retry_rate=traffic.retry_rate,
-        seed=seed,
-    )
-    return simulate(source, replica(deployment), bounds.MAX_STEPS_PER_RUN)
+def work(timeline: Timeline, scenario: Scenario) -> float:
+    """Work behind a run, in steps: the steps themselves and the bookkeeping of prompts that can share a prefix."""
+    traffic, engine = scenario.workload, scenario.engine
+    shares = engine.enable_prefix_caching and (traffic.turns > 1 or traffic.shared_prefix_len > 0 or traffic.trace is not None)
+    blocks = float(timeline.input_tokens.sum()) / engine.block_size if shares else 0.0
+    return timeline.steps + blocks / bounds.PREFIX_BLOCKS_PER_STEP
 
 
-def trace_of(scenario: Scenario) -> Any:
-    """The rows of the scenario's trace, if it replays one."""
-    return None if scenario.workload.trace is None else traces.get(scenario.workload.trace)
+def whole_fleet(metrics: Metrics, scenario: Scenario) -> Metrics:
+    """Rates of the whole fleet where only some of its replicas were simulated."""
+    share = simulated_share(scenario)
+    if share == 1:
+        return metrics
+    rates = ("requests_per_s", "output_tokens_per_s", "input_tokens_per_s", "goodput_requests_per_s")
+    scaled = {name: getattr(metrics.throughput, name) / share for name in rates}
+    return dataclasses.replace(metrics, throughput=dataclasses.replace(metrics.throughput, **scaled))
 
 
-def replica(deployment: Deployment) -> Replica:
-    """A fresh, empty replica of the deployment."""
-    s, memory = deployment.scenario, deployment.memory
-    engine, ranks = s.engine, s.parallel.data_parallel_size
-    limits = limits_of(
-        engine, memory.max_model_len, deployment.architecture.window, deployment.profile.num_speculative_tokens, s.workload.max_output_len
-    )
-    # The ranks of a data-parallel replica step together; their limits add up.
-    limits = dataclasses.replace(
-        limits, max_num_seqs=limits.max_num_seqs * ranks, max_num_batched_tokens=limits.max_num_batched_tokens * ranks
-    )
-    blocks = max(1, int(pool_tokens(deployment)) // engine.block_size)
-    kv = KvCache(
-        blocks,
-        engine.block_size,
-        prefix=engine.enable_prefix_caching,
-        ttl_s=engine.prefix_cache_ttl_s,
-        tiers=tiers_of(engine.kv_offload, memory.kv_bytes_per_token * engine.block_size),
-    )
-    return Replica(deployment.step_time, limits, kv, POLICIES[engine.batching])
-
-
-def pool_tokens(deployment: Deployment) -> float:
-    """Tokens of this traffic that the pool holds: where windows or states cap what a sequence keeps, more than the engine prints."""
-    memory = deployment.memory
-    if not memory.windowed_kv_bytes_per_token_per_gpu and not memory.state_bytes_per_sequence_per_gpu:
-        return memory.kv_pool_tokens
-    length = input_tokens(deployment.scenario) + output_tokens(deployment.scenario)
-    return memory.cache_limited_batch * length
-
-
-def api_overhead_s(deployment: Deployment) -> float:
-    """Time outside the engine that TTFT includes; none at the idealised levels."""
-    return deployment.step_time.api_s
-
-
-def search_capacity(deployment: Deployment, scenario: Scenario, run: Callable[[float], Timeline], api_s: float) -> capacity.Capacity | None:
+def search_capacity(
+    deployments: Deployments, scenario: Scenario, run: Callable[[float], Timeline], api_s: float
+) -> capacity.Capacity | None:
     """Largest rate of the whole fleet that keeps every promise at its percentile, with the same random numbers at every rate."""
     slo, offered = scenario.slo, scenario.workload.request_rate
     promises = {name: getattr(slo, name) for name in ("ttft_s", "tpot_s", "e2e_s") if getattr(slo, name) is not None}
     if not offered:
         return None
-    spent = 0
+    spent = 0.0
 
     def strain(rate: float) -> float:
         nonlocal spent
-        if spent > bounds.MAX_STEPS_PER_PLAN:
+        if spent > bounds.MAX_WORK_PER_PLAN / 2:
             return inf
         timeline = run(rate / offered)
-        spent += timeline.steps
+        spent += work(timeline, scenario)
         if overloaded(timeline):
             return inf
         seen = promised(timeline, slo, api_s)
         return max((seen[name] / promises[name] for name in seen), default=0.0)
 
-    return capacity.largest_rate(strain, saturation_rate(deployment, scenario), CAPACITY_TOLERANCE, max_probes=CAPACITY_PROBES)
+    return capacity.largest_rate(strain, saturation_rate(deployments, scenario), CAPACITY_TOLERANCE, max_probes=CAPACITY_PROBES)
 
 
-def saturation_rate(deployment: Deployment, scenario: Scenario) -> float:
+def saturation_rate(deployments: Deployments, scenario: Scenario) -> float:
     """Closed-form guess of the fleet's largest rate: a request costs its prefill alone and its share of full decode steps."""
-    batch = max(1, plan_batch(deployment, scenario.fleet.replicas))
+    prefill, decode = deployments[0], deployments[-1]
+    split = scenario.disaggregation
+    batch = max(1, plan_batch(decode, 1))
     prompt = max(1, round(input_tokens(scenario)))
-    step_s = deployment.step_time(decode_shape(deployment, batch))
-    decode_s = output_tokens(scenario) / deployment.profile.acceptance_length * step_s / batch
-    return scenario.fleet.replicas / (prompt / prefill_rate(deployment, prompt) + decode_s)
+    step_s = decode.step_time(decode_shape(decode, batch))
+    prefill_s = prompt / prefill_rate(prefill, prompt)
+    decode_s = output_tokens(scenario) / decode.profile.acceptance_length * step_s / batch
+    if split is not None:
+        return min(split.prefill.replicas / prefill_s, split.decode.replicas / decode_s)
+    return scenario.fleet.replicas / (prefill_s + decode_s)

@@ -112,15 +112,21 @@ def prefill_rate(deployment: Deployment, prompt: int) -> float:
     return prompt / seconds
 
 
-def steady(deployment: Deployment, replicas: int, usd_per_replica_hour: float | None) -> Steady:
-    """Closed forms of one replica. `usd_per_replica_hour` is what its GPUs cost; None withholds the price columns."""
+def steady(deployments: tuple[Deployment, ...], replicas: int, usd_per_hour: tuple[float, ...] | None) -> Steady:
+    """Closed forms of one replica, or of one prefill and one decode replica when disaggregated.
+
+    `replicas` is the number that share the clients of a closed loop; `usd_per_hour` what the GPUs of one replica of each
+    deployment cost, None withholds the price columns.
+    """
+    prefill, deployment = deployments[0], deployments[-1]
     s, m, step = deployment.scenario, deployment.memory, deployment.step_time
     batch = plan_batch(deployment, replicas) if m.fits else 0
     prompt = max(1, round(input_tokens(s)))
-    rate = prefill_rate(deployment, prompt)
+    rate = prefill_rate(prefill, prompt)
+    alone = prefill_shapes(prefill.scenario, prompt)
     shape = decode_shape(deployment, max(1, batch))
     decode_terms = step.explain(shape)
-    prefill_terms = [term for part in prefill_shapes(s, prompt)[:1] for term in step.explain(part)]
+    prefill_terms = [term for part in alone[:1] for term in prefill.step_time.explain(part)]
     sizes = sorted({*TABLE_BATCHES, *([batch, m.cache_limited_batch] if m.fits else [])} - {0})
     kv_bytes = m.sequence_bytes_per_gpu * s.parallel.tensor_parallel_size * s.parallel.pipeline_parallel_size
     return Steady(
@@ -130,15 +136,15 @@ def steady(deployment: Deployment, replicas: int, usd_per_replica_hour: float | 
         decode_bound=_bound(decode_terms),
         decode_step_batch1_s=step(decode_shape(deployment, 1)),
         prefill_tokens_per_s=rate,
-        prefill_s=sum(step(part) for part in prefill_shapes(s, prompt)),
+        prefill_s=sum(prefill.step_time(part) for part in alone),
         arithmetic_batch1_s=1 / rate,
         compute_bound_batch=step.compute_bound_batch(),
         terms=(*decode_terms, *prefill_terms),
-        batch_table=tuple(_row(deployment, size, rate, kv_bytes, usd_per_replica_hour) for size in sizes),
+        batch_table=tuple(_row(deployment, size, rate, kv_bytes, usd_per_hour) for size in sizes),
     )
 
 
-def _row(deployment: Deployment, batch: int, prefill_rate: float, kv_bytes: float, usd_per_hour: float | None) -> BatchRow:
+def _row(deployment: Deployment, batch: int, prefill_rate: float, kv_bytes: float, usd_per_hour: tuple[float, ...] | None) -> BatchRow:
     s = deployment.scenario
     shape = decode_shape(deployment, batch)
     seconds = deployment.step_time(shape)
@@ -149,8 +155,8 @@ def _row(deployment: Deployment, batch: int, prefill_rate: float, kv_bytes: floa
         batch=batch,
         decode_step_s=seconds,
         decode_tokens_per_s=tokens_per_s,
-        usd_per_mtok_output=_floor(priced, tokens_per_s, s.price.utilization),
-        usd_per_mtok_input=_floor(priced, prefill_rate, s.price.utilization),
+        usd_per_mtok_output=_floor(priced[-1] if priced else None, tokens_per_s, s.price.utilization),
+        usd_per_mtok_input=_floor(priced[0] if priced else None, prefill_rate, s.price.utilization),
         kv_bytes=batch * kv_bytes,
         fits=fits,
         bound=_bound(deployment.step_time.explain(shape)),

@@ -1,0 +1,122 @@
+"""The whole system of a scenario – one replica, a fleet, or two pools – built from deployments and run once."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from planner import bounds, traces, workload
+from planner.fleet import simulate as simulate_fleet
+from planner.fleet.disaggregated import Link
+from planner.fleet.disaggregated import simulate as simulate_pools
+from planner.kv_cache import KvCache, tiers_of
+from planner.plan.deployment import Deployment
+from planner.plan.steady import input_tokens, output_tokens
+from planner.scenario import Scenario
+from planner.scheduler import POLICIES, Replica, Timeline, limits_of, simulate
+from planner.units import GB
+
+Deployments = tuple[Deployment, ...]
+"""One, or the prefill and the decode deployment of a disaggregated plan."""
+
+
+def simulated_share(scenario: Scenario) -> float:
+    """Share of the fleet that is simulated: large fleets are represented by some of their replicas and those replicas' traffic."""
+    return min(1.0, bounds.MAX_SIMULATED_REPLICAS / most_replicas(scenario))
+
+
+def most_replicas(scenario: Scenario) -> int:
+    """Replicas of the fleet, or of the larger pool."""
+    split = scenario.disaggregation
+    return scenario.fleet.replicas if split is None else max(split.prefill.replicas, split.decode.replicas)
+
+
+def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float = 1.0) -> Timeline:
+    """One simulated run of the fleet, or of the part of it that stands for the whole."""
+    share = simulated_share(scenario)
+    split = scenario.disaggregation
+    source = _source(deployments, scenario, seed, rate_scale * share, share)
+    if split is not None:
+        prefill, decode = deployments
+        arch, kv = decode.architecture, scenario.precision.kv_cache
+        link = Link("KV transfer", split.link_gb_s * GB)
+        prefills, decodes = (
+            [replica(d) for _ in range(_count(pool.replicas, share))] for d, pool in ((prefill, split.prefill), (decode, split.decode))
+        )
+
+        def moved_bytes(tokens: int) -> float:
+            return arch.kv_bytes(tokens, kv)
+
+        run = simulate_pools(source, prefills, decodes, moved_bytes, link, scenario.fleet.routing, bounds.MAX_STEPS_PER_RUN)
+        return run.timeline
+    replicas = _count(scenario.fleet.replicas, share)
+    if replicas == 1:
+        return simulate(source, replica(deployments[0]), bounds.MAX_STEPS_PER_RUN)
+    fleet = simulate_fleet(
+        source, lambda: replica(deployments[0]), replicas, routing=scenario.fleet.routing, max_steps=bounds.MAX_STEPS_PER_RUN
+    )
+    return fleet.timeline
+
+
+def _count(replicas: int, share: float) -> int:
+    return max(1, round(replicas * share))
+
+
+def _source(deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float, share: float) -> workload.Source:
+    traffic, engine = scenario.workload, deployments[0].scenario.engine
+    prompts = traffic.num_prompts
+    if scenario.simulation.mode == "planning":
+        # Every replica needs a run long enough to forget that it began empty.
+        prompts *= _count(most_replicas(scenario), share)
+    requests = workload.requests(
+        traffic.model_copy(update={"num_prompts": min(prompts, scenario.simulation.max_requests)}),
+        seed,
+        rate_scale,
+        deployments[-1].profile.acceptance_rates,
+        trace_of(scenario),
+    )
+    clients = None if traffic.max_concurrency is None else max(1, round(traffic.max_concurrency * share))
+    return workload.Source(
+        requests,
+        block_size=engine.block_size if engine.enable_prefix_caching else 0,
+        max_concurrency=clients,
+        priority_classes=traffic.priority_classes,
+        deadline_s=traffic.deadline_s,
+        retry_rate=traffic.retry_rate,
+        seed=seed,
+    )
+
+
+def trace_of(scenario: Scenario) -> Any:
+    """The rows of the scenario's trace, if it replays one."""
+    return None if scenario.workload.trace is None else traces.get(scenario.workload.trace)
+
+
+def replica(deployment: Deployment) -> Replica:
+    """A fresh, empty replica of the deployment."""
+    s, memory = deployment.scenario, deployment.memory
+    engine, ranks = s.engine, s.parallel.data_parallel_size
+    limits = limits_of(
+        engine, memory.max_model_len, deployment.architecture.window, deployment.profile.num_speculative_tokens, s.workload.max_output_len
+    )
+    # The ranks of a data-parallel replica step together; their limits add up.
+    limits = dataclasses.replace(
+        limits, max_num_seqs=limits.max_num_seqs * ranks, max_num_batched_tokens=limits.max_num_batched_tokens * ranks
+    )
+    kv = KvCache(
+        max(1, int(pool_tokens(deployment)) // engine.block_size),
+        engine.block_size,
+        prefix=engine.enable_prefix_caching,
+        ttl_s=engine.prefix_cache_ttl_s,
+        tiers=tiers_of(engine.kv_offload, max(1.0, memory.kv_bytes_per_token) * engine.block_size),
+    )
+    return Replica(deployment.step_time, limits, kv, POLICIES[engine.batching])
+
+
+def pool_tokens(deployment: Deployment) -> float:
+    """Tokens of this traffic that the pool holds: where windows or states cap what a sequence keeps, more than the engine prints."""
+    memory = deployment.memory
+    if not memory.windowed_kv_bytes_per_token_per_gpu and not memory.state_bytes_per_sequence_per_gpu:
+        return memory.kv_pool_tokens
+    length = input_tokens(deployment.scenario) + output_tokens(deployment.scenario)
+    return memory.cache_limited_batch * length
