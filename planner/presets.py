@@ -83,6 +83,11 @@ def to_text(scenario: Scenario) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
+def slug(title: str) -> str:
+    """A file name for a title."""
+    return re.sub(r"[^a-z0-9._-]+", "-", title.lower()).strip("-._")[:60] or "scenario"
+
+
 def save(name: str, scenario: Scenario, folder: Path = FOLDER, replace: bool = False) -> Path:
     """Writes a preset whole or not at all. Raises `InputError` for a name that is no slug, is taken, or a folder that cannot be written."""
     if not NAME.fullmatch(name):

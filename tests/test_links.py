@@ -51,7 +51,8 @@ def test_the_default_scenario_needs_no_query_and_a_shared_link_states_version_an
 def test_keys_are_dotted_paths_and_values_are_readable():
     query = links.encode(RICH)
     assert query["engine.max_model_len"] == "8192"
-    assert query["speculative"] == "true"
+    assert "speculative" not in query
+    assert links.encode(parse({"speculative": {}})) == {"speculative": "true"}
     assert query["speculative.acceptance_rates"] == "0.6,0.35"
     assert "workload.request_rate" not in query
     assert query["workload.max_concurrency"] == "7"

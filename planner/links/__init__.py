@@ -31,10 +31,14 @@ Notes = tuple[str, ...]
 def encode(scenario: Scenario) -> Query:
     """Every field that differs from the schema's default, under its dotted path, in the scenario's order.
 
-    A closed loop leaves `workload.request_rate` out; clients that also wait for a rate state it.
+    An optional section is switched on by itself only when all its fields are at their defaults. A closed loop leaves
+    `workload.request_rate` out; clients that also wait for a rate state it.
     """
     values = ((leaf, get(scenario, leaf)) for leaf in leaves().values())
     query = {leaf.path: write(leaf, value) for leaf, value in values if value != leaf.default}
+    for switch in [path for path in query if leaves()[path].kind == "switch"]:
+        if any(path.startswith(f"{switch}.") for path in query):
+            del query[switch]
     if scenario.workload.max_concurrency is not None:
         rate = leaves()["workload.request_rate"]
         query |= {rate.path: write(rate, scenario.workload.request_rate)}

@@ -1,0 +1,30 @@
+"""The dashboard: page config, navigation, link, sidebar. Everything that draws is in `planner.views`."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from planner.views import components, sidebar, state
+from planner.views.pages import accuracy, assumptions, compare, fleet, lessons, plan, recommend, simulate
+
+st.set_page_config(
+    page_title="Serving capacity planner", page_icon=str(Path(__file__).parent / "planner" / "views" / "icon.svg"), layout="wide"
+)
+page = st.navigation(
+    [
+        st.Page(plan.render, title="Plan", url_path="plan", default=True),
+        st.Page(simulate.render, title="Simulate", url_path="simulate"),
+        st.Page(compare.render, title="Compare", url_path="compare"),
+        st.Page(recommend.render, title="Recommend", url_path="recommend"),
+        st.Page(fleet.render, title="Fleet and price", url_path="fleet"),
+        st.Page(lessons.render, title="Lessons", url_path="lessons"),
+        st.Page(accuracy.render, title="Accuracy", url_path="accuracy"),
+        st.Page(assumptions.render, title="Assumptions", url_path="assumptions"),
+    ],
+    position="top",
+)
+# Navigation comes before the link step: after it, the rewriting of the address would bounce every page to the default one.
+state.open_link()
+sidebar.render()
+components.notes()
+page.run()

@@ -1,0 +1,1 @@
+"""The Streamlit pages. Nothing below imports this package, and nothing but this package imports streamlit."""

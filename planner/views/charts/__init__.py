@@ -1,0 +1,89 @@
+"""Charts as plain Vega-Lite specs: pure functions from rows to a dict, drawn by `draw` with the ink of the theme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+
+BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"
+"""Okabe and Ito's colours, told apart by every kind of colour vision; shapes repeat what they say."""
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW)
+SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down", "stroke")
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """Colours that follow the theme: Vega's own text and rules stay black on dark."""
+
+    text: str
+    faint: str
+    grid: str
+    paper: str
+
+    @staticmethod
+    def of(dark: bool) -> Ink:
+        """The ink for a theme."""
+        return Ink("#E6EAEF", "#9AA6B4", "#2C3642", "#12161C") if dark else Ink("#1B2430", "#5B6875", "#E3E8ED", "#FFFFFF")
+
+
+def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
+    """What every chart shares. Height includes axes and legend."""
+    return {
+        "data": {"values": [dict(row) for row in rows]},
+        "height": height,
+        "autosize": {"type": "fit", "contains": "padding"},
+        "config": {
+            "axis": {
+                "labelColor": ink.faint,
+                "titleColor": ink.faint,
+                "gridColor": ink.grid,
+                "domainColor": ink.grid,
+                "tickColor": ink.grid,
+                "labelFontSize": 12,
+                "titleFontSize": 12,
+                "titleFontWeight": "normal",
+                "labelLimit": 240,
+            },
+            "legend": {
+                "labelColor": ink.text,
+                "titleColor": ink.faint,
+                "orient": "top",
+                "title": None,
+                "labelFontSize": 12,
+                "labelLimit": 240,
+                "symbolLimit": 12,
+            },
+            "view": {"stroke": None},
+            "text": {"color": ink.text, "fontSize": 12},
+            "rule": {"color": ink.text},
+        },
+        **rest,
+    }
+
+
+def x(field: str, title: str | None, kind: str = "quantitative", **rest: Any) -> Spec:
+    """A position channel."""
+    return {"field": field, "type": kind, "title": title, **rest}
+
+
+def categories(names: Sequence[str], colours: Sequence[str] = SERIES) -> Spec:
+    """A fixed scale, so that a name keeps its colour from chart to chart."""
+    return {"domain": list(names), "range": [colours[i % len(colours)] for i in range(len(names))]}
+
+
+def shapes(names: Sequence[str]) -> Spec:
+    """A fixed scale of shapes that repeats what the colours say."""
+    return {"domain": list(names), "range": [SHAPES[i % len(SHAPES)] for i in range(len(names))]}
+
+
+def decades(low: float, high: float) -> list[float]:
+    """1-3-10 ticks of a log axis: the automatic minor grid is noise."""
+    ticks, power = [], -9
+    while 10.0**power <= high:
+        ticks += [v for v in (10.0**power, 3 * 10.0**power) if low <= v <= high]
+        power += 1
+    return ticks

@@ -1,0 +1,75 @@
+"""What one GPU holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.views.charts import BLUE, ORANGE, PURPLE, Ink, Rows, Spec, base, x
+from planner.views.text import gigabytes
+
+PARTS = ("weights", "activations", "runtime", "graphs", "KV cache, planned batch", "KV cache, spare", "not given to the engine")
+COLOURS = (BLUE, PURPLE, "#7F7F7F", "#A9A9A9", ORANGE, "#F6D999", "#D5DADF")
+
+
+def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The stack of one GPU, GB, left to right. The cache is split at the plan's batch."""
+    memory, batch = plan["memory"], plan["roofline"]["batch"] or 0
+    pool = max(memory["kv_pool_bytes_per_gpu"] or 0, 0)
+    limit = memory["cache_limited_batch"] or 0
+    used = pool * min(1.0, batch / limit) if limit else 0.0
+    held = {
+        "weights": memory["weights_bytes_per_gpu"],
+        "activations": memory["activation_bytes_per_gpu"],
+        "runtime": memory["non_torch_bytes_per_gpu"],
+        "graphs": memory["cuda_graph_bytes_per_gpu"],
+        "KV cache, planned batch": used,
+        "KV cache, spare": pool - used,
+        "not given to the engine": max(memory["gpu_memory_bytes"] - memory["budget_bytes_per_gpu"], 0),
+    }
+    return [{"part": part, "order": i, "gb": (held[part] or 0) / 1e9} for i, part in enumerate(PARTS) if (held[part] or 0) > 0]
+
+
+def bar(plan: dict[str, Any], ink: Ink) -> Spec:
+    """One stacked bar, with a line where the GPU's memory ends."""
+    rows = parts(plan)
+    end = plan["memory"]["gpu_memory_bytes"] / 1e9
+    names = [row["part"] for row in rows]
+    colours = dict(zip(PARTS, COLOURS, strict=True))
+    top = max(end, sum(row["gb"] for row in rows)) * 1.01
+    stacked = {
+        "mark": {"type": "bar", "height": 26, "stroke": ink.paper, "strokeWidth": 1},
+        "encoding": {
+            "x": x("gb", "GB per GPU", stack="zero", scale={"domain": [0, top], "nice": False}, axis={"grid": False, "tickCount": 10}),
+            "color": {
+                "field": "part",
+                "type": "nominal",
+                "scale": {"domain": names, "range": [colours[n] for n in names]},
+                "legend": {"columns": 4},
+            },
+            "order": {"field": "order", "type": "quantitative"},
+            "tooltip": [{"field": "part", "title": "Part"}, {"field": "gb", "title": "GB per GPU", "format": ".3~g"}],
+        },
+    }
+    limit = {
+        "data": {"values": [{"gb": end}]},
+        "mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "color": ink.text},
+        "encoding": {"x": {"field": "gb", "type": "quantitative"}, "tooltip": {"value": f"Memory of one GPU: {gigabytes(end * 1e9)}"}},
+    }
+    return base(rows, 118, ink) | {"layer": [stacked, limit]}
+
+
+def takeaway(plan: dict[str, Any]) -> str:
+    """The bar in one sentence."""
+    memory = plan["memory"]
+    total = memory["gpu_memory_bytes"]
+    if not memory["fits"]:
+        return f"The model does not fit: each GPU of {gigabytes(total)} lacks {gigabytes(memory['shortfall_bytes_per_gpu'])}."
+    return (
+        f"Of {gigabytes(total)} per GPU, weights take {gigabytes(memory['weights_bytes_per_gpu'])} and the KV cache can take "
+        f"{gigabytes(memory['kv_pool_bytes_per_gpu'])}, which holds {memory['cache_limited_batch']:,} sequences."
+    )
+
+
+def table(plan: dict[str, Any]) -> Rows:
+    """The same numbers as rows."""
+    return [{"part": row["part"], "GB per GPU": row["gb"]} for row in parts(plan)]

@@ -1,0 +1,111 @@
+"""Dollars: cost against speed, this plan beside list prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.views.charts import BLUE, ORANGE, Ink, Rows, Spec, base, categories, decades, shapes, x
+from planner.views.text import usd
+
+
+def frontier(points: Rows, here: dict[str, Any] | None, ink: Ink) -> Spec:
+    """$ per M output against tokens per second and user. `points` are {gpu, tp, batch, speed, usd, edge}; `here` is this plan.
+
+    Points on the edge (nothing is both cheaper and faster) are solid. A click on a point adopts it.
+    """
+    data = [dict(p) for p in points]
+    gpus = list(dict.fromkeys(p["gpu"] for p in data))
+    speeds, prices = [p["speed"] for p in data] or [1.0], [p["usd"] for p in data] or [1.0]
+    low, high = min(prices) / 1.6, max(prices) * 1.6
+    across = x(
+        "speed",
+        "tokens per second and user (right is faster)",
+        scale={"type": "log", "domain": [min(speeds) / 1.2, max(speeds) * 1.2], "nice": False},
+        axis={"values": [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], "format": "~g"},
+    )
+    up = x(
+        "usd",
+        "$ per M output tokens",
+        scale={"type": "log", "domain": [low, high], "nice": False},
+        axis={"values": decades(low, high), "format": "$~g"},
+    )
+    layers: list[Spec] = [
+        {
+            "transform": [{"filter": "datum.edge"}],
+            "mark": {"type": "line", "color": ink.faint, "strokeDash": [3, 3]},
+            "encoding": {"x": across, "y": up, "order": {"field": "speed"}},
+        },
+        {
+            "params": [{"name": "pick", "select": {"type": "point", "on": "click", "fields": ["gpu", "tp", "batch"]}}],
+            "mark": {"type": "point", "filled": True, "size": 64, "cursor": "pointer"},
+            "encoding": {
+                "x": across,
+                "y": up,
+                "color": {"field": "gpu", "type": "nominal", "scale": categories(gpus)},
+                "shape": {"field": "gpu", "type": "nominal", "scale": shapes(gpus)},
+                "opacity": {"condition": {"test": "datum.edge", "value": 1}, "value": 0.35},
+                "tooltip": [
+                    {"field": "gpu", "title": "GPU"},
+                    {"field": "tp", "title": "GPUs per replica"},
+                    {"field": "batch", "title": "Batch"},
+                    {"field": "speed", "title": "tokens/s and user", "format": ".3~g"},
+                    {"field": "usd", "title": "$ per M output", "format": ".3~g"},
+                ],
+            },
+        },
+    ]
+    if here:
+        own = {"values": [here]}
+        layers += [
+            {
+                "data": own,
+                "mark": {"type": "point", "shape": "cross", "filled": True, "size": 260, "color": ink.text, "opacity": 0.85},
+                "encoding": {"x": across, "y": up},
+            },
+            {
+                "data": own,
+                "mark": {"type": "text", "align": "right", "dx": -12, "dy": -10, "fontWeight": "bold", "color": ink.text},
+                "encoding": {"x": across, "y": up, "text": {"value": "this plan"}},
+            },
+        ]
+    return base(data, 320, ink) | {"layer": layers}
+
+
+def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
+    """Blended $ per M tokens of this plan and of list prices, cheapest first."""
+    own = plan["cost"]["usd_per_mtok_blended"] or 0.0
+    listed = [p for p in plan["cost"]["list_prices"] if p["blended"]]
+    data = [{"who": "this plan", "usd": own, "kind": "this plan", "text": usd(own)}] if own else []
+    data += [
+        {"who": p["label"], "usd": p["blended"], "kind": "list price", "text": f"{usd(p['blended'])} ({p['date'] or 'yours'})"}
+        for p in listed
+    ]
+    data.sort(key=lambda row: row["usd"])
+    down = x("who", None, "nominal", sort=[row["who"] for row in data], axis={"labelOverlap": False})
+    return base(data, 70 + 28 * max(len(data), 1), ink) | {
+        "layer": [
+            {
+                "mark": {"type": "bar", "height": {"band": 0.65}},
+                "encoding": {
+                    "y": down,
+                    "x": x(
+                        "usd",
+                        "$ per M tokens at this plan's mix of input, cached and output",
+                        stack=None,
+                        scale={"domain": [0, max([1e-9, *(row["usd"] for row in data)]) * 1.3], "nice": False},
+                        axis={"format": "$~g", "tickCount": 6},
+                    ),
+                    "color": {
+                        "field": "kind",
+                        "type": "nominal",
+                        "scale": {"domain": ["this plan", "list price"], "range": [ORANGE, BLUE]},
+                    },
+                    "tooltip": [{"field": "who", "title": "Price"}, {"field": "text", "title": "Blended"}],
+                },
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4, "color": ink.text},
+                "encoding": {"y": down, "x": x("usd", None), "text": {"field": "text"}},
+            },
+        ]
+    }

@@ -1,0 +1,146 @@
+"""Parts that several pages share: notes, header, cards, problems, charts with their alternatives, explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from planner.scenario import Scenario, set_path
+from planner.views import plans, state, verdict
+from planner.views.charts import Ink, Rows, Spec
+from planner.views.text import plain
+
+Json = dict[str, Any]
+
+
+def ink() -> Ink:
+    """Chart colours of the theme in use."""
+    return Ink.of(st.context.theme.type == "dark")
+
+
+def notes() -> None:
+    """What of the link could not be used; gone after the next change."""
+    for note in st.session_state.get("_notes", ()):
+        st.warning(plain(note), icon=":material/link_off:")
+
+
+def header(plan: Json, scenario: Scenario) -> None:
+    """Headline, badges and the Share-and-export popover."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.title(plain(verdict.title(plan, scenario)), anchor=False, width="content")
+        for badge in verdict.badges(plan):
+            st.badge(badge.text, color=badge.colour, icon=badge.icon)
+        st.space("stretch")
+        share(plan, scenario)
+    if scenario.name:
+        st.caption(f"**{plain(scenario.name)}** {plain(scenario.notes)}")
+
+
+def share(plan: Json, scenario: Scenario) -> None:
+    """Link, preset and downloads; files are built when they are asked for."""
+    from planner.views import sharing
+
+    with st.popover("Share and export", icon=":material/ios_share:"):
+        sharing.body(plan, scenario)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One figure above the fold."""
+
+    label: str
+    value: str
+    below: str = ""
+    help: str = ""
+
+
+def cards(row: Sequence[Card]) -> None:
+    """Equal cards that reflow on narrow screens."""
+    with st.grid(len(row), min_column_width=150):
+        for card in row:
+            st.metric(
+                plain(card.label),
+                plain(card.value),
+                delta=plain(card.below) or None,
+                delta_color="off",
+                delta_arrow="off",
+                help=plain(card.help) or None,
+                border=True,
+                height="stretch",
+            )
+
+
+def problems(plan: Json) -> None:
+    """Errors and warnings with their way out in the open, assumptions folded away."""
+    shown = {"error": st.error, "warning": st.warning}
+    for problem in plan["problems"]:
+        box = shown.get(problem["severity"])
+        if box:
+            box(f"{plain(problem['message'])} {plain(problem['remedy'])}".strip())
+    quiet = [p for p in plan["problems"] if p["severity"] not in shown]
+    if quiet:
+        with st.expander(f"{len(quiet)} assumption{'s' if len(quiet) > 1 else ''} behind these figures"):
+            for problem in quiet:
+                st.markdown(f"- {plain(problem['message'])} {plain(problem['remedy'])}")
+
+
+def remedies(plan: Json, scenario: Scenario) -> None:
+    """The nearest changes that fit, each adopted with one click."""
+    found = [r for r in plan["memory"].get("remedies") or [] if r["fits"]]
+    if not found:
+        return
+    st.markdown("**Nearest changes that fit**")
+    with st.container(horizontal=True):
+        for i, remedy in enumerate(found[:4]):
+            st.button(
+                plain(remedy["message"]), key=f"remedy.{i}", on_click=_adopt_change, args=(scenario, remedy["field"], remedy["value"])
+            )
+
+
+def _adopt_change(scenario: Scenario, path: str, value: object) -> None:
+    state.adopt(set_path(scenario, path, value))
+
+
+def chart(spec: Spec, takeaway: str, key: str | None = None, on_select: Callable[[], None] | None = None) -> None:
+    """A chart with its takeaway as the text alternative and as a caption under it."""
+    if on_select is None:
+        st.vega_lite_chart(spec, width="stretch", alt=takeaway, key=key)
+    else:
+        st.vega_lite_chart(spec, width="stretch", alt=takeaway, key=key, on_select=on_select, selection_mode="pick")
+    st.caption(plain(takeaway))
+
+
+def table(rows: Rows, alt: str, **config: Any) -> None:
+    """Rows as a table that screen readers can walk."""
+    import pandas as pd
+
+    st.dataframe(pd.DataFrame([dict(row) for row in rows]), hide_index=True, width="stretch", alt=alt, column_config=config or None)
+
+
+def explain(title: str, lines: Sequence[tuple[str, str, str]]) -> None:
+    """An expander of (quantity, formula with the values in it, source and date)."""
+    with st.expander(title, icon=":material/function:"):
+        for quantity, formula, source in lines:
+            st.markdown(f"**{plain(quantity)}**")
+            st.code(formula, language=None, wrap_lines=True)
+            if source:
+                st.caption(plain(source))
+
+
+def planned(scenario: Scenario) -> Json | None:
+    """The best plan there is by now, or None after saying why there is none."""
+    reason = plans.refused(scenario)
+    if reason:
+        st.title("This scenario cannot be planned yet", anchor=False)
+        st.error(plain(reason))
+        return None
+    return plans.best(scenario)[0]
+
+
+def estimate(scenario: Scenario) -> None:
+    """Says that figures are a first estimate, while the full plan is computed."""
+    if not plans.best(scenario)[1]:
+        plans.refine(scenario)

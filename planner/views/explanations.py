@@ -1,0 +1,162 @@
+"""Every number with its formula, the values in it, its source, date and error band."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from planner.scenario import Scenario
+from planner.views import components
+from planner.views.text import compact, digits, gigabytes, percent, seconds, usd
+
+Json = dict[str, Any]
+Line = tuple[str, str, str]
+
+
+def everything(plan: Json, scenario: Scenario) -> None:
+    """All explanations of a plan that runs, then its sources."""
+    components.explain("Step time, batch, prefill", step_lines(plan, scenario))
+    components.explain("Latency and throughput", load_lines(plan, scenario))
+    components.explain("Dollars", cost_lines(plan, scenario))
+    memory(plan)
+    sources(plan)
+
+
+def memory(plan: Json) -> None:
+    """The memory budget, term by term."""
+    terms = plan["memory"].get("terms") or []
+    lines = [(f"{t['name']}: {gigabytes(t['bytes'])}", t["formula"], t["source"]) for t in terms]
+    components.explain("Memory of one GPU", lines)
+
+
+def step_lines(plan: Json, scenario: Scenario) -> list[Line]:
+    """The closed forms."""
+    roof, mem = plan["roofline"], plan["memory"]
+    level = {
+        "textbook": "textbook arithmetic: weights ÷ bandwidth",
+        "datasheet": "datasheet lower bound: the larger of FLOPs ÷ peak and bytes ÷ bandwidth, per kernel",
+        "calibrated": "sum of kernels with constants measured on this GPU family",
+    }[scenario.fidelity]
+    terms = " + ".join(f"{t['name']} {seconds(t['seconds'])}" for t in roof["terms"] if t["phase"] in ("decode", "step") and t["seconds"])
+    clients = (
+        f", {scenario.workload.max_concurrency:,} clients ÷ {scenario.fleet.replicas} replicas" if scenario.workload.max_concurrency else ""
+    )
+    return [
+        (
+            "Batch",
+            f"{roof['batch']:,} = min(cache {mem['cache_limited_batch']:,}, max_num_seqs {scenario.engine.max_num_seqs:,}{clients})",
+            "definition",
+        ),
+        (f"Decode step at batch {roof['batch']:,}", f"{seconds(roof['decode_step_s'])} = {terms}", level),
+        ("Prefill rate", f"{compact(roof['prefill_tokens_per_s'])} tokens/s; a prompt alone takes {seconds(roof['prefill_s'])}", level),
+        (
+            "Compute-bound batch",
+            f"{digits(roof['compute_bound_batch'])}: from here on the arithmetic of a step takes longer than reading its weights",
+            level,
+        ),
+        (
+            "KV cache of one token",
+            f"{compact(mem['kv_bytes_per_token'])} bytes = {compact(mem['kv_bytes_per_token_per_gpu'])} bytes on each GPU after sharding",
+            "counted layer by layer from the model's config.json",
+        ),
+    ]
+
+
+def load_lines(plan: Json, scenario: Scenario) -> list[Line]:
+    """What the simulation counted."""
+    load, sim, latency = plan["throughput"], plan["simulation"], plan["latency"]
+    how = f"{sim['requests'] or 0:,} requests in {sim['replications'] or 0} runs of the engine's step loop, {sim['steps'] or 0:,} steps, mode {sim['mode']}"
+    point = f"p{scenario.slo.percentile}"
+    rows: list[Line] = []
+    for key, name, meaning in (
+        ("ttft_s", "TTFT", "queue + prompt + the step that emits the first token + API constant"),
+        ("tpot_s", "TPOT", "(end − first token) ÷ (output tokens − 1), one value a request"),
+        ("e2e_s", "Whole answer", "arrival to last token"),
+        ("queue_s", "Queue", "arrival to first scheduled"),
+    ):
+        values = latency.get(key)
+        if values:
+            interval = values.get("p95_ci") or []
+            within = (
+                f"; p95 between {seconds(interval[0])} and {seconds(interval[1])} at 95 %"
+                if isinstance(interval, (list, tuple)) and len(interval) == 2 and interval[0] is not None
+                else ""
+            )
+            rows.append(
+                (
+                    f"{name} {point}: {seconds(values.get(point))}",
+                    f"{meaning}; mean {seconds(values['mean'])}, p50 {seconds(values['p50'])}, p99 {seconds(values['p99'])}{within}",
+                    how,
+                )
+            )
+    rows.append(
+        (
+            "Throughput",
+            f"{compact(load['output_tokens_per_s'])} output tokens/s at a mean batch of {digits(load['mean_batch'])}; the engine is busy {percent(load['busy'])} of the time",
+            how,
+        )
+    )
+    if load["capacity_requests_per_s"]:
+        rows.append(
+            (
+                "Utilization",
+                f"{percent(load['utilization'])} = offered {digits(scenario.workload.request_rate)} ÷ {digits(load['capacity_requests_per_s'])} requests/s, the most at which the promise holds",
+                how,
+            )
+        )
+    return rows
+
+
+def cost_lines(plan: Json, scenario: Scenario) -> list[Line]:
+    """From a GPU-hour to a token."""
+    cost, load = plan["cost"], plan["throughput"]
+    hours = cost.get("gpu_hours") or []
+    paid = "; ".join(f"{h['gpu']} at {usd(h['usd'])} per hour ({h['basis']}, {h['source']}, {h['date']})" for h in hours)
+    rows: list[Line] = [
+        (
+            "Dollars per hour",
+            f"{usd(cost['usd_per_hour'])} = {cost['gpus']} GPUs × price + {usd(scenario.price.other_usd_per_hour)} other",
+            paid,
+        )
+    ]
+    rows.append(("Dollars per month", f"{usd(cost['usd_per_month'])} = {usd(cost['usd_per_hour'])} × 730 h", "definition"))
+    rows.append(
+        (
+            "$ per M output, at load",
+            f"{usd(cost['usd_per_mtok_output'])}: each step's time is split into what it would take without the prompt chunk (output) and the rest (input); idle time in the same ratio",
+            "definition",
+        )
+    )
+    rows.append(
+        (
+            "$ per M output, floor",
+            f"{usd(cost['floor']['usd_per_mtok_output'])} = $ per second of one replica ÷ (batch {plan['roofline']['batch']:,} ÷ step {seconds(plan['roofline']['decode_step_s'])}) ÷ busy share {digits(scenario.price.utilization)}",
+            "definition",
+        )
+    )
+    if load["output_tokens_per_s"]:
+        rows.append(("$ per M, blended", f"{usd(cost['usd_per_mtok_blended'])} = all dollars ÷ all tokens", "definition"))
+    return rows
+
+
+def sources(plan: Json) -> None:
+    """Error bands, nearest measurements, and where each constant came from."""
+    confidence = plan["confidence"] or {}
+    with st.expander("How wrong this may be", icon=":material/error_med:"):
+        bands = confidence.get("bands") or {}
+        st.markdown(
+            f"Grade **{confidence.get('grade') or 'not given'}**: A has a measured neighbour, B the same family, C is extrapolated."
+        )
+        components.table(
+            [{"figure": name, "low": b[0], "high": b[1]} for name, b in bands.items() if b], "Error bands of the plan's figures"
+        )
+        nearest = confidence.get("nearest_measured") or []
+        if nearest:
+            components.table(nearest, "Nearest measured configurations and the error of this planner on them")
+    with st.expander("Sources of every constant", icon=":material/menu_book:"):
+        rows = [
+            {**row, "value": str(row["value"]) if not isinstance(row["value"], (int, float)) else f"{digits(row['value'])}"}
+            for row in plan["provenance"]
+        ]
+        components.table(rows, "Constants with value, unit, kind, source and date")

@@ -1,0 +1,135 @@
+"""The two charts that place a plan: its price and speed among the alternatives, its steps under the roofline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from planner.economics import frontier as economics
+from planner.economics.frontier import Point
+from planner.scenario import Scenario
+from planner.units import HOUR_S, MTOK
+from planner.views import components, state
+from planner.views.charts import prices, steps
+from planner.views.text import digits, usd
+
+Json = dict[str, Any]
+GPUS = ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x")
+BATCHES = (1, 4, 16, 64, 256)
+IRRELEVANT = ("name", "notes", "slo", "simulation", "fleet")
+"""Sections that do not move the points."""
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _points(scenario: Scenario, gpus: tuple[str, ...]) -> tuple[Point, ...]:
+    return economics.points(scenario, gpus, weights=(scenario.precision.weights,), batches=BATCHES)
+
+
+def points(scenario: Scenario) -> tuple[Point, ...]:
+    """Common GPUs and the plan's own, at every layout and batch that fits, with the plan's precision."""
+    bare = scenario.model_copy(update={name: getattr(Scenario(), name) for name in IRRELEVANT})
+    same_price = scenario.price.usd_per_gpu_hour is not None
+    # A price typed in by hand belongs to the plan's own GPU; for the others it would be wrong.
+    gpus = (scenario.hardware.gpu,) if same_price else tuple(dict.fromkeys((scenario.hardware.gpu, *GPUS)))
+    others = tuple(g for g in GPUS if g != scenario.hardware.gpu) if same_price else ()
+    found = _points(bare, gpus)
+    if others:
+        listed = bare.model_copy(update={"price": bare.price.model_copy(update={"usd_per_gpu_hour": None})})
+        found += _points(listed, others)
+    return found
+
+
+def render(plan: Json, scenario: Scenario) -> None:
+    """Price against speed; a click adopts the point."""
+    found = [p for p in points(scenario) if p.usd_per_mtok_output]
+    if not found:
+        st.info("No GPU of this comparison holds the model at this precision, or none has a known price.")
+        return
+    best = {id(p) for p in economics.pareto(found, lambda p: p.tokens_per_s_per_user, lambda p: p.usd_per_mtok_output or 0)}
+    rows = [
+        {
+            "gpu": p.gpu,
+            "tp": p.tensor_parallel_size,
+            "batch": p.batch,
+            "speed": p.tokens_per_s_per_user,
+            "usd": p.usd_per_mtok_output,
+            "edge": id(p) in best,
+        }
+        for p in found
+    ]
+    here = own_point(plan)
+    cheapest = min(found, key=lambda p: p.usd_per_mtok_output or 0)
+    takeaway = (
+        f"Cheapest: {cheapest.gpu}, {cheapest.tensor_parallel_size} per replica, batch {cheapest.batch}, {usd(cheapest.usd_per_mtok_output)} per M output "
+        f"at {digits(cheapest.tokens_per_s_per_user)} tokens/s for each user, always full. Click a point to adopt it."
+    )
+    components.chart(prices.frontier(rows, here, components.ink()), takeaway, key="frontier", on_select=_adopt)
+
+
+def own_point(plan: Json) -> Json | None:
+    """Where this plan stands: all its dollars over its output tokens, at its median TPOT."""
+    tpot, tokens, dollars = (
+        (plan["latency"]["tpot_s"] or {}).get("p50"),
+        plan["throughput"]["output_tokens_per_s"],
+        plan["cost"]["usd_per_hour"],
+    )
+    if not tpot or not tokens or not dollars:
+        return None
+    return {"speed": 1 / tpot, "usd": dollars / HOUR_S / tokens * MTOK}
+
+
+def _adopt() -> None:
+    picked = (st.session_state["frontier"] or {}).get("selection", {}).get("pick") or []
+    if not picked:
+        return
+    wanted = picked[0]
+    for point in points(state.scenario()):
+        if (point.gpu, point.tensor_parallel_size, point.batch) == (wanted["gpu"], wanted["tp"], wanted["batch"]):
+            here = state.scenario()
+            state.adopt(
+                here.model_copy(
+                    update={
+                        "hardware": here.hardware.model_copy(update={"gpu": point.gpu}),
+                        "parallel": point.scenario.parallel,
+                        "engine": point.scenario.engine,
+                    }
+                )
+            )
+            return
+
+
+def roofline(plan: Json, scenario: Scenario) -> None:
+    """One GPU's roof, with a decode step and a prefill under it."""
+    from planner import hardware
+
+    gpu, roof, memory = hardware.of(scenario.hardware), plan["roofline"], plan["memory"]
+    peak, bandwidth = gpu.peak_flops(scenario.precision.weights), gpu.memory_bandwidth_bytes_s
+    share = 2 * plan["architecture"]["active_params"] / scenario.parallel.gpus
+    rows = []
+    if roof["batch"]:
+        moved = memory["weights_bytes_per_gpu"] + roof["batch"] * roof["context_tokens"] * memory["kv_bytes_per_token_per_gpu"]
+        work = share * roof["batch"]
+        rows.append(
+            {
+                "name": f"decode, batch {roof['batch']:,}",
+                "phase": "decode",
+                "intensity": work / moved,
+                "flops": work / roof["decode_step_s"],
+            }
+        )
+    tokens = min(scenario.engine.max_num_batched_tokens, 8192)
+    work = share * tokens
+    rows.append(
+        {
+            "name": "prefill",
+            "phase": "prefill",
+            "intensity": work / memory["weights_bytes_per_gpu"],
+            "flops": share * roof["prefill_tokens_per_s"],
+        }
+    )
+    reached = rows[0]["flops"] / min(rows[0]["intensity"] * bandwidth, peak)
+    components.chart(
+        steps.roofline(rows, peak, bandwidth, components.ink()),
+        f"Decoding reaches {digits(100 * reached)} % of what this GPU could do at its intensity; the ridge is at {digits(peak / bandwidth)} FLOP per byte.",
+    )

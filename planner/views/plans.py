@@ -1,0 +1,101 @@
+"""Plans for pages: a quick estimate at once, the replicated plan from one background worker when it is ready.
+
+The page never waits for the long one. Changing a setting drops what has not started yet, so dragging a slider queues nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import streamlit as st
+
+from planner import plan
+from planner.plan import Plan
+from planner.problems import InputError
+from planner.scenario import Scenario
+
+Json = dict[str, Any]
+KEPT = 256
+"""Full plans kept as JSON for all sessions together."""
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def quick_plan(scenario: Scenario) -> Plan:
+    """The plan of one simulated run, with its timeline. Read-only: every session shares it."""
+    return plan(scenario, effort="quick")
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def quick(scenario: Scenario) -> Json:
+    """Its JSON. Read-only."""
+    return quick_plan(scenario).to_dict()
+
+
+class Refiner:
+    """Full plans by scenario, computed one at a time in the background."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="full plan")
+        self._asked: OrderedDict[Scenario, Future[Json]] = OrderedDict()
+
+    def ready(self, scenario: Scenario) -> Json | None:
+        """The full plan, if it has been computed."""
+        with self._lock:
+            future = self._asked.get(scenario)
+        return future.result() if future and future.done() and not future.cancelled() and not future.exception() else None
+
+    def ask(self, scenario: Scenario) -> bool:
+        """Have the full plan computed; whether it is finished, well or badly."""
+        with self._lock:
+            future = self._asked.get(scenario)
+            if future is None or future.cancelled():
+                future = self._asked[scenario] = self._worker.submit(lambda: plan(scenario, effort="full").to_dict())
+            self._asked.move_to_end(scenario)
+            while len(self._asked) > KEPT:
+                self._asked.popitem(last=False)[1].cancel()
+        return future.done()
+
+    def drop(self, scenario: Scenario) -> None:
+        """Forget a plan that nobody waits for any more, unless it has started."""
+        with self._lock:
+            future = self._asked.get(scenario)
+            if future and future.cancel():
+                del self._asked[scenario]
+
+
+@st.cache_resource
+def refiner() -> Refiner:
+    """The one background worker."""
+    return Refiner()
+
+
+def best(scenario: Scenario) -> tuple[Json, bool]:
+    """The full plan if it is ready, else the quick one; whether it is the full one."""
+    ready = refiner().ready(scenario)
+    return (ready, True) if ready else (quick(scenario), False)
+
+
+def refused(scenario: Scenario) -> str | None:
+    """Why no plan can be made of this scenario (a trace that must be uploaded again), or None."""
+    try:
+        quick(scenario)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+@st.fragment(run_every=0.5)
+def refine(scenario: Scenario) -> None:
+    """Ask for the full plan once the settings have rested for half a second, and show it when it is there."""
+    asked: Scenario | None = st.session_state.get("refining")
+    if asked != scenario:
+        if asked is not None:
+            refiner().drop(asked)
+        st.session_state["refining"] = scenario
+    elif refiner().ask(scenario) and refiner().ready(scenario):
+        st.rerun()  # not control flow: the fragment's only way to tell the page that its figures have arrived
+    st.caption("Estimate from one run of the simulator. Repeated runs and the capacity search are under way…")

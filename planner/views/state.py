@@ -1,0 +1,117 @@
+"""One scenario for every page, held by the sidebar's widgets and the address bar alike.
+
+A widget's key, its query key and the scenario's dotted path are one string, so Streamlit's own binding keeps the address in
+step. In front of it stands one canonicalising step, because that binding takes malformed values in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import streamlit as st
+
+from planner import links
+from planner.links.fields import Leaf, Texts, get, leaves, write
+from planner.scenario import Lengths, Scenario
+from planner.views.controls import PATHS
+
+VIEW_KEYS = frozenset(
+    {"compare.b", "compare.c", "compare.d", "simulate.at_s", "lesson", "claim.batch", "claim.tokens_per_s", "claim.ttft_s"}
+)
+"""Query keys of single pages: what they show, not part of the scenario."""
+RATE, CLIENTS = "workload.request_rate", "workload.max_concurrency"
+
+
+def open_link() -> None:
+    """First run of a session: rewrite the address so that every widget can read it, and keep what could not be used as notes."""
+    raw = {key: st.query_params.get_all(key) for key in st.query_params}
+    ours = {key: texts for key, texts in raw.items() if key not in VIEW_KEYS}
+    if "_scenario" not in st.session_state:
+        scenario, notes = links.decode(ours)
+        remember(scenario, notes)
+        canonical = address(scenario) | {key: texts for key, texts in raw.items() if key in VIEW_KEYS}
+        if {key: [t] if isinstance(t, str) else list(t) for key, t in canonical.items()} != raw:
+            st.query_params.from_dict(canonical)
+            st.rerun()
+    elif unknown := [key for key in ours if key not in leaves()]:
+        # Back to an address from before the rewriting (`?preset=…`): the widgets are bound now, so they are assigned.
+        scenario, notes = links.decode(ours)
+        adopt(scenario)
+        remember(scenario, notes)
+        for key in unknown:
+            del st.query_params[key]
+
+
+def address(scenario: Scenario) -> links.Query:
+    """The scenario as the widgets write it into the address bar: the speculation toggle states itself."""
+    switch: links.Query = {"speculative": "true"} if scenario.speculative is not None else {}
+    return links.encode(scenario) | switch
+
+
+def scenario() -> Scenario:
+    """The scenario that every page shows."""
+    found: Scenario = st.session_state["_scenario"]
+    return found
+
+
+def remember(scenario: Scenario, notes: links.Notes = ()) -> None:
+    """Set the scenario of this run, and the notes about what could not be used of it."""
+    st.session_state["_scenario"], st.session_state["_notes"] = scenario, notes
+
+
+def gather(rendered: Iterable[str]) -> Scenario:
+    """The scenario that the rendered widgets hold. A widget's limits live in the browser only, so it is read as a link is."""
+    query = {path: text_of(leaves()[path], st.session_state.get(path)) for path in rendered}
+    if query.get(CLIENTS) is not None and st.session_state.get(RATE) == leaves()[RATE].default:
+        query[RATE] = None  # an untouched rate beside clients is a closed loop
+    found, notes = links.decode({path: text for path, text in query.items() if text is not None})
+    if notes or found != st.session_state["_scenario"]:
+        remember(found, notes)
+    return found
+
+
+def adopt(scenario: Scenario) -> None:
+    """Make `scenario` the one that every page shows: every widget and through it the address bar. For use in callbacks."""
+    query = address(scenario)
+    st.session_state["_others"] = [path for path in query if path not in PATHS]
+    for path in PATHS:
+        st.session_state[path] = value_of(leaves()[path], scenario)
+    for path in st.session_state["_others"]:
+        st.session_state[path] = one_text(query[path])
+    remember(scenario)
+
+
+def others() -> list[str]:
+    """Settings in use that have no control of their own: from the scenario, the address bar, or added by hand."""
+    held = [*st.session_state.get("_others", []), *(key for key in st.query_params if key in leaves()), *address(scenario())]
+    st.session_state["_others"] = list(dict.fromkeys(path for path in held if path not in PATHS))
+    return st.session_state["_others"]
+
+
+def text_of(leaf: Leaf, value: Any) -> Texts | None:
+    """A widget's value as link text; None when it says nothing."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value
+    if leaf.kind == "switch":
+        return str(value).lower()
+    return write(leaf, tuple(value) if isinstance(value, list) else value)
+
+
+def value_of(leaf: Leaf, scenario: Scenario) -> Any:
+    """The value that a control of this leaf holds."""
+    value = get(scenario, leaf)
+    if leaf.kind == "switch":
+        return value is not None
+    if value == "":
+        return None
+    if value is None and leaf.default is not None:
+        return leaf.default if leaf.path == RATE else type(leaf.default)(leaf.null)
+    return write(leaf, value) if isinstance(value, Lengths) else value
+
+
+def one_text(texts: Texts) -> str:
+    """Link text of one box, lists of choices with commas."""
+    return texts if isinstance(texts, str) else ",".join(texts)

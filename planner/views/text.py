@@ -1,0 +1,70 @@
+"""Figures for people: three significant digits, the unit beside them, no Markdown from outside."""
+
+from __future__ import annotations
+
+import math
+import re
+
+MISSING = "–"
+THIN = "\u202f"
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+def plain(text: object) -> str:
+    """Text from a link, a file or a catalogue as Markdown that shows exactly that text: no link, image, colour or formula."""
+    return _PUNCTUATION.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def digits(value: float | None, significant: int = 3) -> str:
+    """0.00123, 15.1, 1,570: `significant` digits, never in exponents between a millionth and a quadrillion."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    places = significant - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    if not 1e-6 <= abs(rounded) < 1e15:
+        return f"{value:.{significant - 1}e}"
+    return f"{rounded:,.{max(places - (abs(rounded) >= 10 ** (math.floor(math.log10(abs(value))) + 1)), 0)}f}"
+
+
+def compact(value: float | None) -> str:
+    """1,240 or 12.4 k, 405 B: long counts with a letter."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{digits(value / (1e3 if letter == 'k' else size))}{THIN}{letter}"
+    return digits(value)
+
+
+def usd(value: float | None) -> str:
+    """$1.57, $11,700, $0.0032."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"${digits(value)}" if abs(value) < 1 else f"${value:,.2f}" if abs(value) < 100 else f"${digits(value)}"
+
+
+def seconds(value: float | None) -> str:
+    """15.1 ms, 1.24 s, 3.2 min, 5.1 h."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for size, unit in ((3600, "h"), (120, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(value) >= size:
+            return f"{digits(value / (60 if unit == 'min' else size))}{THIN}{unit}"
+    return f"0{THIN}s" if value == 0 else f"{digits(value * 1e6)}{THIN}µs"
+
+
+def gigabytes(value: float | None) -> str:
+    """Bytes as GB (10^9)."""
+    return MISSING if value is None or not math.isfinite(value) else f"{digits(value / 1e9)}{THIN}GB"
+
+
+def percent(value: float | None) -> str:
+    """0.734 → 73.4 %."""
+    return MISSING if value is None or not math.isfinite(value) else f"{digits(100 * value)}{THIN}%"
+
+
+def rate(value: float | None, unit: str) -> str:
+    """A number and its unit."""
+    return MISSING if value is None or not math.isfinite(value) else f"{compact(value)}{THIN}{unit}"

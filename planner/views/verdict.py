@@ -1,0 +1,142 @@
+"""What a plan's numbers say, in words: the state, what binds, the nearest change that helps. Pure functions of the Plan JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from planner.scenario import Scenario
+from planner.views.text import digits, gigabytes, percent, seconds
+
+Colour = Literal["green", "orange", "red", "gray", "blue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word for a state; its text says what its colour says."""
+
+    text: str
+    colour: Colour
+    icon: str
+
+
+def runs(plan: dict[str, Any]) -> bool:
+    """Whether the plan can run at all, so that its figures may be shown."""
+    return plan["memory"]["fits"] is True
+
+
+def codes(plan: dict[str, Any]) -> set[str]:
+    """Codes of the plan's problems."""
+    return {problem["code"] for problem in plan["problems"]}
+
+
+def badges(plan: dict[str, Any]) -> list[Badge]:
+    """Fits, promise, load, confidence: the plan at a glance."""
+    found = codes(plan)
+    if plan["memory"]["fits"] is None:
+        return [Badge("Layout not possible", "red", ":material/block:")]
+    if not plan["memory"]["fits"]:
+        return [Badge("Does not fit", "red", ":material/close:")]
+    shown = [Badge("Fits", "green", ":material/check:")]
+    if "overloaded" in found:
+        shown.append(Badge("Overloaded", "red", ":material/trending_up:"))
+    elif kept := promise_kept(plan):
+        shown.append(kept)
+    if "unstable" in found and "overloaded" not in found:
+        shown.append(Badge("Unstable at this load", "orange", ":material/warning:"))
+    grade = (plan["confidence"] or {}).get("grade")
+    if grade:
+        shown.append(
+            Badge(f"Confidence {grade}", "orange" if grade == "C" else "gray", ":material/verified:" if grade == "A" else ":material/help:")
+        )
+    return shown
+
+
+def promise_kept(plan: dict[str, Any]) -> Badge | None:
+    """Whether the SLO holds at its percentile; None when nothing was promised or nothing simulated."""
+    slo, latency = plan["scenario"]["slo"], plan["latency"]
+    point = f"p{slo['percentile']}"
+    pairs = [
+        (name, slo[key], (latency.get(key) or {}).get(point)) for key, name in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "answer"))
+    ]
+    checked = [(name, limit, value) for name, limit, value in pairs if limit and value is not None]
+    missed = [name for name, limit, value in checked if value > limit]
+    if not checked:
+        return None
+    if missed:
+        return Badge(f"Misses {' and '.join(missed)}", "red", ":material/close:")
+    return Badge("Keeps the promise", "green", ":material/check:")
+
+
+def batch_limit(plan: dict[str, Any], scenario: Scenario) -> str:
+    """What the batch is limited by, and the nearest change that would raise it."""
+    memory, batch = plan["memory"], plan["roofline"]["batch"]
+    replicas = scenario.fleet.replicas
+    clients = scenario.workload.max_concurrency if scenario.workload.request_rate is None else None
+    if batch == memory["cache_limited_batch"]:
+        return (
+            "The batch is limited by KV-cache memory; an fp8 cache, more GPUs per replica or shorter contexts raise it."
+            if scenario.precision.kv_cache != "fp8"
+            else ("The batch is limited by KV-cache memory; more GPUs per replica or shorter contexts raise it.")
+        )
+    if clients and batch == -(-clients // replicas):
+        return f"The batch is limited by the {clients:,} clients; more of them would fill it."
+    return f"The batch is limited by engine.max_num_seqs = {scenario.engine.max_num_seqs:,}; the cache would hold {memory['cache_limited_batch']:,}."
+
+
+def binding(plan: dict[str, Any], scenario: Scenario) -> str:
+    """One sentence: what binds this plan, and the nearest change that helps."""
+    memory, load, slo = plan["memory"], plan["throughput"], plan["scenario"]["slo"]
+    if memory["fits"] is False:
+        return f"{gigabytes(memory['shortfall_bytes_per_gpu'])} per GPU are missing."
+    bound = {
+        "memory": "reading memory",
+        "compute": "arithmetic",
+        "link": "the links between GPUs",
+        "launch": "kernel launches",
+        "host": "the engine's host code",
+        "draft": "drafting",
+    }
+    decode = f"A decode step of {plan['roofline']['batch']:,} sequences takes {seconds(plan['roofline']['decode_step_s'])}, most of it for {bound.get(plan['roofline']['decode_bound'], plan['roofline']['decode_bound'])}."
+    if "overloaded" in codes(plan):
+        return f"More arrives than is served. {decode}"
+    ttft = (plan["latency"].get("ttft_s") or {}).get(f"p{slo['percentile']}")
+    queue = (plan["latency"].get("queue_s") or {}).get(f"p{slo['percentile']}")
+    if slo["ttft_s"] and ttft and ttft > slo["ttft_s"] and queue is not None:
+        share = queue / ttft if ttft else 0
+        cause = (
+            f"{percent(share)} of it is waiting in the queue: more replicas help"
+            if share > 0.5
+            else "most of it is the prompt itself: more GPUs per replica or a shorter prompt help, more replicas do not"
+        )
+        return f"TTFT at p{slo['percentile']} is {seconds(ttft)} against a promise of {seconds(slo['ttft_s'])}; {cause}."
+    used = load.get("utilization")
+    room = f" The load is {percent(used)} of what the promise allows." if used else ""
+    return f"{decode} {batch_limit(plan, scenario)}{room}"
+
+
+def replicas_needed(plan: dict[str, Any], scenario: Scenario) -> int | None:
+    """Replicas for the stated rate within the promise; None in a closed loop or where nothing is known."""
+    rate, capacity = scenario.workload.request_rate, plan["throughput"].get("capacity_requests_per_s")
+    if not rate or not capacity:
+        return None
+    return max(1, -int(-rate * scenario.fleet.replicas // capacity))
+
+
+def title(plan: dict[str, Any], scenario: Scenario) -> str:
+    """The plan as a headline."""
+    gpus = scenario.gpus
+    return f"{scenario.model.name} in {scenario.precision.weights} on {gpus} × {scenario.hardware.gpu}" + (
+        f" + {spare_gpus(scenario)} spare" if scenario.fleet.spares else ""
+    )
+
+
+def spare_gpus(scenario: Scenario) -> int:
+    """GPUs that stand by."""
+    return scenario.fleet.spares * scenario.parallel.gpus
+
+
+def band(plan: dict[str, Any], quantity: str) -> str:
+    """The error band of a quantity as ± text, or an empty string."""
+    found = ((plan["confidence"] or {}).get("bands") or {}).get(quantity)
+    return f"{digits(found[0])} to {digits(found[1])}" if found else ""
