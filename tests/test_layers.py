@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "planner"
 
 LAYERS = [
-    "units problems",
+    "units problems bounds",
     "scenario",
     "catalog",
     "architecture",
@@ -26,9 +26,12 @@ LAYERS = [
     "cost",
     "bands",
     "plan",
+    "economics",
     "sweep recommend lessons",
     "validate measure fit",
-    "links presets export",
+    "migrate",
+    "presets",
+    "links export",
     "views",
 ]
 """Top-level modules of `planner`, from the bottom up; names on one line may import each other."""

@@ -53,14 +53,14 @@ def load_problems(deployments: Deployments, steady: Steady, load: Loaded, scenar
     """Overload, instability and runs that were cut short."""
     run, seen = load.metrics.simulation, load.metrics.throughput
     found = []
-    if run.overloaded:
+    if load.overloaded:
         found.append(overload(deployments[-1], load, scenario))
     else:
         found += promise_problems(load, scenario)
-    if not run.stable and not run.overloaded and run.replications > 1:
+    if not run.stable and not load.overloaded and run.replications > 1:
         message = f"latencies at this load did not settle to ±10 % in {run.replications} runs: read the percentiles as a range"
         found.append(Problem("unstable", "warning", "workload.request_rate", message, "Lower the rate or simulate more requests."))
-    if run.stopped and not run.overloaded:
+    if run.stopped and not load.overloaded:
         found.append(Problem("stopped", "warning", "workload.num_prompts", f"The simulation {run.stopped}.", "Ask for fewer requests."))
     for timeline in load.timelines[:1]:
         for reason in timeline.reasons[:3]:
@@ -128,9 +128,8 @@ def overload(deployment: Deployment, load: Loaded, scenario: Scenario) -> Proble
         return Problem(
             "overloaded", "error", "workload.max_concurrency", f"the queue grows without end; {binds}", "Fewer clients or more replicas."
         )
-    served = max(seen.requests_per_s, 1e-9)
+    served = max(load.capacity_requests_per_s or seen.requests_per_s, 1e-9)
     replicas = max(scenario.fleet.replicas + 1, -(-offered * scenario.fleet.replicas // served))
-    message = f"overloaded: {offered:.3g} requests/s arrive and about {served:.3g} are served ({offered / served:.2f}×); {binds}"
-    return Problem(
-        "overloaded", "error", field, message, f"At least {replicas:.0f} replicas are needed to keep up, more to keep the promise."
-    )
+    what = "the promise holds" if load.capacity_requests_per_s else "the engine keeps up"
+    message = f"overloaded: {offered:.3g} requests/s arrive, {what} up to about {served:.3g} ({offered / served:.2f}×); {binds}"
+    return Problem("overloaded", "error", field, message, f"About {replicas:.0f} replicas are needed.")

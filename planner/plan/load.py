@@ -100,11 +100,9 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     if offered and rate is not None and offered > rate:
         # A short run ends before its queue has shown that it never stops growing.
         too_much = too_much or offered > saturation_rate(deployments, scenario)
+    run_facts = dataclasses.replace(metrics.simulation, overloaded=too_much, stable=metrics.simulation.stable and not too_much)
     return Loaded(
-        metrics=dataclasses.replace(
-            metrics,
-            simulation=dataclasses.replace(metrics.simulation, overloaded=too_much, stable=metrics.simulation.stable and not too_much),
-        ),
+        metrics=dataclasses.replace(metrics, simulation=run_facts),
         timelines=tuple(timelines),
         capacity_requests_per_s=rate,
         utilization=offered / rate if rate and offered else None,
