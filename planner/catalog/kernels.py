@@ -70,7 +70,7 @@ def _rows(kernel: str) -> tuple[dict[str, Any], ...]:
 def find(kernel: str, gpu: str, engine: str, dtype: str | None = None, **key: Any) -> Found | None:
     """The best row of `kernel` for this GPU slug, engine and data type; None when no GPU was measured.
 
-    `key` must match exactly where values are given (`phase`, `ranks`, `eager`), except `head_dim`, which takes the nearest.
+    `key` must match exactly (`phase`, `ranks`, `eager`, `experts`; None: rows without one), except `head_dim`, which takes the nearest.
     A missing data type is replaced first, then the engine, then the GPU: a part's own kernels tell more than another's.
     """
     family = gpus()[gpu].family

@@ -17,6 +17,9 @@ def fit(directory: str, only: tuple[str, ...] = ()) -> dict[str, list[dict]]:
     for kernel, form in FITS.items():
         if only and kernel not in only:
             continue
-        rows = [row for key, columns in read(directory, kernel) if (row := form(key, columns)) is not None]
-        found[kernel] = sorted(rows, key=lambda r: [str(r.get(k)) for k in ("gpu", "engine", "dtype", "head_dim", "ranks")])
+        rows: list[dict] = []
+        for key, columns in read(directory, kernel):
+            row = form(key, columns)
+            rows += [] if row is None else row if isinstance(row, list) else [row]
+        found[kernel] = sorted(rows, key=lambda r: [str(r.get(k)) for k in ("gpu", "engine", "dtype", "model", "head_dim", "ranks")])
     return found

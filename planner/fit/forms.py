@@ -37,8 +37,29 @@ def gemm(key: Key, rows: Columns) -> dict | None:
     return _row(key, names, time, rows["seconds"], [0.6, 0.8, 5, 2], [0.01, 0.05, 0, 1], [1.5, 1.5, 400, 8], np.maximum(compute, memory))
 
 
-def moe(key: Key, rows: Columns) -> dict | None:
-    """As `gemm` over the experts that the tokens touch; narrow shards read their weights less well."""
+SHAPES = {
+    (8, 4096, 14336): "mixtral-8x7b",
+    (8, 6144, 16384): "mixtral-8x22b",
+    (16, 5120, 8192): "llama-4-scout",
+    (128, 5120, 8192): "llama-4-maverick",
+    (32, 2880, 2880): "gpt-oss-20b",
+    (128, 2880, 2880): "gpt-oss-120b",
+    (128, 2048, 768): "qwen3-30b-a3b",
+    (128, 4096, 1536): "qwen3-235b-a22b",
+    (256, 7168, 2048): "deepseek-v3",
+    (384, 7168, 2048): "kimi-k2",
+    (512, 4096, 1024): "qwen3.5-397b-a17b",
+    (256, 3072, 1536): "minimax-m2.5",
+    (160, 5120, 1536): "glm-4.6",
+}
+"""(experts, hidden, width) of expert layers in wide use: they get rows of their own beside the general one."""
+
+
+def moe(key: Key, rows: Columns) -> dict | list[dict] | None:
+    """As `gemm` over the experts that the tokens touch; narrow shards read and multiply less well.
+
+    One general row, and one per shape of `SHAPES` that was measured, with the general row's half widths.
+    """
     peak, bandwidth = _rates(key, COMPUTE[key["dtype"]])
     tokens, hidden, inter, top_k, experts, tp = (rows[c].astype(float) for c in ("tokens", "hidden", "inter", "top_k", "experts", "tp"))
     width = inter / tp
@@ -46,14 +67,40 @@ def moe(key: Key, rows: Columns) -> dict | None:
     compute = 6 * hidden * width * tokens * top_k / peak
     weights = touched * 3 * hidden * width * WEIGHT_BYTES[key["dtype"]] / bandwidth
     activations = 2 * tokens * hidden * (1 + top_k) / bandwidth
+    bound = np.maximum(compute, weights + activations)
 
     def time(x: np.ndarray) -> np.ndarray:
         memory = (weights * (1 + x[4] / width) + activations) / x[1]
-        return _knee(compute / x[0], memory, x[3]) + x[2] * US
+        return _knee(compute * (1 + x[5] / width) / x[0], memory, x[3]) + x[2] * US
 
-    names = ("compute", "memory", "launch_us", "knee", "half_width")
-    low, high = [0.01, 0.05, 0, 1, 0], [1.5, 1.5, 300, 8, 2000]
-    return _row(key, names, time, rows["seconds"], [0.4, 0.8, 40, 2, 50], low, high, np.maximum(compute, weights + activations))
+    names = ("compute", "memory", "launch_us", "knee", "half_width_memory", "half_width_compute")
+    low, high = [0.01, 0.05, 0, 1, 0, 0], [2, 1.5, 300, 8, 2000, 4000]
+    general = _row(key, names, time, rows["seconds"], [0.4, 0.8, 40, 1.5, 50, 100], low, high, bound)
+    assert general is not None
+    out = [general]
+    halves = [general[name] for name in names[4:]]
+    for shape, model in SHAPES.items():
+        pick = (experts == shape[0]) & (hidden == shape[1]) & (inter == shape[2])
+        if pick.sum() < 40:
+            continue
+
+        def own(x: np.ndarray, pick: np.ndarray = pick) -> np.ndarray:
+            return time(np.array([*x, *halves]))[pick]
+
+        start = [general[name] for name in names[:4]]
+        row = _row(
+            key | {"model": model, "experts": shape[0], "hidden": shape[1]},
+            names[:4],
+            own,
+            rows["seconds"][pick],
+            start,
+            low[:4],
+            high[:4],
+            bound[pick],
+        )
+        assert row is not None
+        out.append(row | {"half_width_memory": halves[0], "half_width_compute": halves[1]})
+    return out
 
 
 def decode_attention(key: Key, rows: Columns) -> dict | None:
@@ -158,7 +205,7 @@ def recurrent(key: Key, rows: Columns) -> dict | None:
     return _row(key, ("launch_us", "compute"), prompt_time, rows["seconds"], [30, 0.1], [0, 0.0005], [500, 1.5], compute)
 
 
-FITS: dict[str, Callable[[Key, Columns], dict | None]] = {
+FITS: dict[str, Callable[[Key, Columns], dict | list[dict] | None]] = {
     "gemm": gemm,
     "moe": moe,
     "decode_attention": decode_attention,

@@ -15,7 +15,7 @@ from planner.roofline.attention import costs
 from planner.roofline.constants import Constants
 from planner.roofline.model import StepShape, Term
 from planner.roofline.step import Parts, StepTime
-from planner.roofline.terms import head, stage_terms
+from planner.roofline.terms import head, moe_row, stage_terms
 from planner.roofline.textbook import Textbook, textbook
 from planner.scenario import Model, Parallel, Scenario
 from planner.sharding import Shard
@@ -60,6 +60,7 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
         decode=decode,
         chunks=chunks,
         chunk_launch_s=chunk_launch,
+        one_attention_kernel=engine.name == "vllm",
         recurrent_s_per_token=per_token,
         hop_s=0.0 if ideal else hops * assumed["p2p_us"] * US,
         hop_s_per_token=hops * shard.hidden_size * 2 / shard.pp_group.link_bytes_s,
@@ -113,7 +114,7 @@ def _weights(shard: Shard, gpu: Gpu, block: bool, c: Constants) -> tuple[float, 
         for layer in stage.layers:
             if layer.moe is not None:
                 m = layer.moe
-                row = c.row("moe", c.moe_dtype(m.precision, block))
+                row = moe_row(m, c, block)
                 read += layer.count * m.experts_per_rank * m.weight_bytes_per_expert / (gpu.memory_bandwidth_bytes_s * row["memory"])
                 pair = 2 * (3 if m.gated else 2) * m.hidden * m.intermediate
                 compute += layer.count * m.top_k / m.ep_size * pair / (c.peak(row) * row["compute"])

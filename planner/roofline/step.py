@@ -21,6 +21,8 @@ class Parts:
     decode: DecodeCosts
     chunks: tuple[ChunkCosts, ...]
     chunk_launch_s: float
+    one_attention_kernel: bool
+    """Decode and prefill rows of a mixed step share one attention kernel, so the longer launch covers both."""
     recurrent_s_per_token: float
     hop_s: float
     """Handing a micro-batch to the next stage, constant part, all hops."""
@@ -114,9 +116,11 @@ class StepTime:
             head = self._head_table[out, verifying] = self._scale * self._head_s(out, verifying)
         share = 1 / (dp * flow)
         d = parts.decode
-        seconds = attention / flow + parts.chunk_launch_s + parts.recurrent_s_per_token * max(new / dp, longest) / flow + parts.host_s
+        seconds = attention / flow + parts.recurrent_s_per_token * max(new / dp, longest) / flow + parts.host_s
+        launch = max(d.launch, parts.chunk_launch_s) if parts.one_attention_kernel else d.launch + parts.chunk_launch_s
+        seconds += launch if n else parts.chunk_launch_s
         if n:
-            seconds += d.launch + (d.per_sequence * n + d.per_context * context_tokens + d.per_windowed * windowed) * share
+            seconds += (d.per_sequence * n + d.per_context * context_tokens + d.per_windowed * windowed) * share
             seconds += parts.host_s_per_sequence * n
         seconds = fixed + head + seconds * self._scale
         if self._sparse and n:
@@ -144,6 +148,7 @@ class StepTime:
             out = (rows + verify) / dp / flow
             terms += [Term(name, phase, s, bound) for name, s, bound in parts.head(out, out, verify > 0)]
         share, d = 1 / (dp * flow), parts.decode
+        shared_launch = d.launch if n and parts.one_attention_kernel else 0.0
         if n:
             arithmetic = d.compute_share * context_tokens * share
             terms += [
@@ -160,7 +165,7 @@ class StepTime:
             terms += [
                 Term("attention", "prefill", max(sum(each) / dp, max(each)) / flow, "compute"),
                 Term("recurrent", "prefill", parts.recurrent_s_per_token * max(new / dp, longest) / flow, "compute"),
-                Term("launch", "prefill", parts.chunk_launch_s, "launch"),
+                Term("launch", "prefill", max(0.0, parts.chunk_launch_s - shared_launch), "launch"),
             ]
         terms.append(Term("host", phase, parts.host_s + parts.host_s_per_sequence * n, "host"))
         if not chunks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from planner.catalog import kernels
 from planner.roofline.constants import Constants, knee
@@ -57,12 +58,12 @@ def gemm_term(g: Gemm, count: int, c: Constants, block_scaled: bool) -> TokenTer
 
 def moe(m: ShardMoe, count: int, c: Constants, block_scaled: bool, data_parallel: int) -> TokenTerm:
     """Routed experts: the step reads the experts that its tokens touch, E·(1 − (1 − k/E)ᵀ) of them."""
-    row = c.row("moe", c.moe_dtype(m.precision, block_scaled))
+    row = moe_row(m, c, block_scaled)
     rate = c.peak(row) * row["compute"]
     bandwidth = c.gpu.memory_bandwidth_bytes_s * row["memory"]
     matrices = 3 if m.gated else 2
-    pair_flops = 2.0 * matrices * m.hidden * m.intermediate
-    expert_bytes = m.weight_bytes_per_expert * (1 + row.get("half_width", 0.0) / m.intermediate)
+    pair_flops = 2.0 * matrices * m.hidden * m.intermediate * (1 + row["half_width_compute"] / m.intermediate)
+    expert_bytes = m.weight_bytes_per_expert * (1 + row["half_width_memory"] / m.intermediate)
     miss, launch, p = 1 - m.top_k / m.experts, count * row["launch_us"] * US, row["knee"]
 
     def term(_tokens: float, every: float, _verifying: bool) -> list[Piece]:
@@ -74,6 +75,18 @@ def moe(m: ShardMoe, count: int, c: Constants, block_scaled: bool, data_parallel
         return [("experts", seconds, "compute" if compute > memory else "memory"), ("launch", launch, "launch")]
 
     return term
+
+
+def moe_row(m: ShardMoe, c: Constants, block_scaled: bool) -> dict[str, Any]:
+    """Constants of this expert layer: of its very shape where the same kernels were timed on it."""
+    dtype = c.moe_dtype(m.precision, block_scaled)
+    general = c.row("moe", dtype, experts=None)
+    if c.ideal:
+        return general
+    own = kernels.find("moe", c.gpu.slug, c.engine, dtype, experts=m.experts, hidden=m.hidden)
+    if own is not None and all(own.row[k] == general[k] for k in ("gpu", "engine", "dtype")):
+        return own.row
+    return general
 
 
 def elementwise(hidden: int, layers: int, moe_layers: int, c: Constants) -> TokenTerm:

@@ -91,7 +91,9 @@ def _inferencex(row: Row, engine: str, concurrency: int, isl: int, blackwell: bo
     gpt_oss = "gpt-oss" in row.model
     if engine == "vllm":
         budget = 131_072 if amd else 8192
-        return Settings("inferencex", concurrency, budget, "fp8" if blackwell or amd else "bf16", 0.94 if amd else 0.9, num_prompts=requests)
+        return Settings(
+            "inferencex", concurrency, budget, "fp8" if blackwell or amd else "bf16", 0.94 if amd else 0.9, num_prompts=requests
+        )
     if engine == "sglang":
         budget = 131_072 if amd else 32_768
         kv = "fp8" if blackwell or amd else "bf16"

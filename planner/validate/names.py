@@ -139,4 +139,14 @@ WEIGHTS = {
     "w8a8": "int8", "int4": "int4", "uint4": "int4", "w4a16": "int4", "awq": "int4", "gptq": "int4", "fp4": "nvfp4",
     "nvfp4": "nvfp4", "mxfp4": "mxfp4", "auto": "auto",
 }  # fmt: skip
-KV = {"": "", "bf16": "bf16", "fp16": "bf16", "bfloat16": "bf16", "auto": "bf16", "fp8": "fp8", "fp8_e4m3": "fp8", "int8": "int8", "nvfp4": "int4"}
+KV = {
+    "": "",
+    "bf16": "bf16",
+    "fp16": "bf16",
+    "bfloat16": "bf16",
+    "auto": "bf16",
+    "fp8": "fp8",
+    "fp8_e4m3": "fp8",
+    "int8": "int8",
+    "nvfp4": "int4",
+}

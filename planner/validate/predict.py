@@ -7,7 +7,6 @@ import numpy as np
 from planner import scheduler
 from planner.kv_cache import KvCache
 from planner.plan import deployment
-from planner.roofline import StepTime
 from planner.scenario import Scenario
 from planner.workload import Source, requests
 
@@ -25,14 +24,23 @@ def predict(scenario: Scenario) -> dict[str, float]:
             changes["request_rate"] = work.request_rate / replicas
         work = work.model_copy(update=changes)
     limits = scheduler.limits_of(
-        scenario.engine.model_copy(update={"max_num_seqs": scenario.engine.max_num_seqs * scenario.parallel.data_parallel_size, "max_num_batched_tokens": scenario.engine.max_num_batched_tokens * scenario.parallel.data_parallel_size}),
-        window=d.architecture.window, num_speculative_tokens=d.profile.num_speculative_tokens)
+        scenario.engine.model_copy(
+            update={
+                "max_num_seqs": scenario.engine.max_num_seqs * scenario.parallel.data_parallel_size,
+                "max_num_batched_tokens": scenario.engine.max_num_batched_tokens * scenario.parallel.data_parallel_size,
+            }
+        ),
+        window=d.architecture.window,
+        num_speculative_tokens=d.profile.num_speculative_tokens,
+    )
     blocks = d.memory.kv_pool_tokens // scenario.engine.block_size
     kv = KvCache(blocks, scenario.engine.block_size, scenario.engine.enable_prefix_caching)
     policy = scheduler.POLICIES[scenario.engine.batching]
     replica = scheduler.Replica(d.step_time, limits, kv, policy, record_steps=False)
     reqs = requests(work, acceptance_rates=d.profile.acceptance_rates)
-    source = Source(reqs, block_size=scenario.engine.block_size if scenario.engine.enable_prefix_caching else 0, max_concurrency=work.max_concurrency)
+    source = Source(
+        reqs, block_size=scenario.engine.block_size if scenario.engine.enable_prefix_caching else 0, max_concurrency=work.max_concurrency
+    )
     t = scheduler.simulate(source, replica)
     done = t.finished & (t.output_tokens > 1)
     if not done.any():

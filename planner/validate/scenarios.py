@@ -90,7 +90,9 @@ def _case(row: Row, model: Model, arch: architecture.Architecture, slug: str, en
     }
     if known.reserve:
         settings["max_model_len"] = longest
-        settings["max_num_batched_tokens"] = max(settings["max_num_batched_tokens"], longest if not settings["enable_chunked_prefill"] else 1)
+        settings["max_num_batched_tokens"] = max(
+            settings["max_num_batched_tokens"], longest if not settings["enable_chunked_prefill"] else 1
+        )
     elif row.max_model_len:
         settings["max_model_len"] = max(row.max_model_len, longest)
     scenario: dict[str, Any] = {
@@ -184,7 +186,11 @@ def _workload(row: Row, known: harness.Settings, lengths: dict[str, float]) -> d
     work: dict[str, Any] = {"input_len": length(lengths["input"]), "output_len": length(lengths["output"]), "burstiness": known.burstiness}
     value = row.load_value
     if row.load_kind == "concurrency" and value:
-        work |= {"request_rate": None, "max_concurrency": round(value), "num_prompts": min(known.num_prompts or 10 * round(value), max(20_000, 3 * round(value)))}
+        work |= {
+            "request_rate": None,
+            "max_concurrency": round(value),
+            "num_prompts": min(known.num_prompts or 10 * round(value), max(20_000, 3 * round(value))),
+        }
     elif row.load_kind == "offline" or (value is not None and math.isinf(value)):
         prompts = known.num_prompts or (500 if "500 requests" in row.notes else 4000)
         work |= {"request_rate": None, "max_concurrency": prompts, "num_prompts": prompts}
