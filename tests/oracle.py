@@ -84,8 +84,6 @@ class Sequence:
     emitted: int = 0
     reused: int = 0
     named: int = 0
-    before: int = 0
-    """Tokens emitted when its present decode run began, the first one of the run included."""
     decoding: bool = False
     table: list[Block] = field(default_factory=list)
     status: str = "waiting"
@@ -176,10 +174,11 @@ class Oracle:
         idle = not self.decoding and not self.lingering and not self.prefilling
         horizon = self.last_start_s if self.limits.async_scheduling and not idle else self.now_s
         waiting = sorted((s for s in self.queue if s.request.arrival_s <= horizon), key=lambda s: s.rank)
+        preempted = sum(s.preemptions for s in self.queue)
         decode, chunks = getattr(self, self.policy)(waiting, idle)
         rows = [*self.decoding, *self.lingering] if decode else []
         if not chunks and not rows:
-            assert not self.queue, "work waits, and a step has nothing in it"
+            assert preempted < sum(s.preemptions for s in self.queue) or not self.queue, "work waits, and a step has nothing in it"
             return
         contexts = [s.computed + 1 for s in rows]
         windowed = sum(min(c, self.limits.window) for c in contexts) if self.limits.window else 0
@@ -195,18 +194,17 @@ class Oracle:
         self.last_start_s = self.now_s
         self.now_s += self.step_time(shape)
         self.steps.append((self.now_s, len(rows), sum(new for _, new, _ in chunks), self.pool.total - self.pool.free))
+        for sequence in self.decoding if decode else []:
+            sequence.computed += sequence.emissions[0]
         self.cancel_late()
         for sequence in list(self.decoding) if decode else []:
-            self.emit(sequence, sequence.emissions[0])
-            sequence.emissions = sequence.emissions[1:]
-            sequence.computed = sequence.prompt + sequence.emitted - sequence.before
+            self.emit(sequence, sequence.emissions.pop(0))
             if not sequence.emissions:
                 self.finish(sequence)
         for sequence in complete:
             if sequence.status != "running":
                 continue
             self.prefilling.remove(sequence)
-            sequence.before = sequence.emitted + 1
             self.emit(sequence, 1)
             if sequence.emissions:
                 self.decoding.append(sequence)

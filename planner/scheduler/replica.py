@@ -156,15 +156,16 @@ class Replica:
     # One step.
 
     def _step(self, until: float) -> bool:
-        """Plan, and run what was planned. False when there is nothing to run."""
+        """Plan, and run what was planned. False when there is nothing to run, and planning again would not change that."""
         self._see_arrivals()
+        self._preempted = False
         decodes, chunks = self.policy(self)
         if chunks:
             self._compute(self.batch.sequences if decodes else 0, chunks)
         elif self.batch.sequences:
             self._decode(self.now_s if self._preempted else until)
         else:
-            return False
+            return self._preempted
         if self._deadlines:
             self._give_up()
         self._keep_appointments()
@@ -290,7 +291,6 @@ class Replica:
     def make_room(self) -> bool:
         """Give every decoding sequence the block its next token may need. False when that took a preemption."""
         growth, clock = self.batch.growth, self.batch.clock
-        self._preempted = False
         due = growth.due(clock)
         while due > self.kv.free_blocks:
             self._preempt(self._newest())
