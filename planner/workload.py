@@ -18,6 +18,7 @@ import numpy as np
 from planner.problems import InputError
 from planner.scenario import Lengths, PriorityClass, Workload
 from planner.speculation import draw_decode_steps
+from planner.traces import Trace
 
 ARRIVALS, INPUTS, OUTPUTS, PREFIXES, CLASSES, THINKING, ACCEPTANCE, RETRIES, WINDOW = range(9)
 """Random streams; each draw has its own, so adding one never shifts another."""
@@ -91,18 +92,6 @@ class Request:
     """Decode clock at which it ends; likewise the next two, 0 when there is no such moment ahead."""
     answer_clock: int = 0
     window_clock: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """Recorded requests, in order of arrival."""
-
-    arrival_s: np.ndarray
-    input_tokens: np.ndarray
-    output_tokens: np.ndarray
-    hash_ids: Sequence[Sequence[int]] | None = None
-    """Content of each prompt, one id per `hash_tokens` tokens; equal leading ids are a shared prefix."""
-    hash_tokens: int = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +226,7 @@ def _replayed(workload: Workload, trace: Trace, seed: int, rate_scale: float, ac
     rows = len(trace.input_tokens)
     if not rows:
         raise InputError(f"trace {workload.trace.name if workload.trace else ''!r} has no rows; give at least one request")
+    trace = trace.smoothed(stream(seed, ARRIVALS))
     n = min(rows, workload.num_prompts)
     first = int(stream(seed, WINDOW).integers(0, rows - n + 1)) if seed != workload.seed else 0
     window = slice(first, first + n)
