@@ -19,6 +19,9 @@ def _bound(name: str, default: int) -> int:
 MAX_STEPS_PER_RUN = _bound("MAX_STEPS_PER_RUN", 400_000)
 """Engine steps of one simulated run, all replicas together; about 3 s."""
 
+MAX_REQUESTS_PER_RUN = _bound("MAX_REQUESTS_PER_RUN", 5_000)
+"""Requests that a planning run is stretched to, so that it outlasts its own warm-up."""
+
 MAX_WORK_PER_PLAN = _bound("MAX_WORK_PER_PLAN", 1_000_000)
 """Work of one plan over all its runs, in engine steps; replications and the capacity search stop early at it. About 10 s."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from planner import links, presets
+from planner import presets
 from planner.problems import InputError
 from planner.scenario import Scenario, set_path
 
@@ -42,6 +42,8 @@ def _named(text: str) -> tuple[Scenario, tuple[str, ...]]:
     if text == "-":
         return presets.from_text(sys.stdin.read(presets.MAX_BYTES + 1), "standard input")
     if text.startswith("?") or "://" in text:
+        from planner import links
+
         return links.decode(text)
     if text.endswith(".json") or Path(text).is_file():
         return presets.read(Path(text))

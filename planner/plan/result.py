@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.architecture import Architecture
 from planner.cost import Cost
 from planner.memory import MemoryPlan
+from planner.metrics import Latency, Run, Throughput
 from planner.plan.provenance import Provenance
 from planner.plan.steady import Steady
 from planner.problems import Problem
@@ -58,15 +59,16 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON: names of `Plan`'s sections, SI units, null for what does not apply, never NaN or infinity."""
         metrics = self.load.metrics if self.load else None
+        nothing_ran = dict.fromkeys(field_names(Run)) | {"mode": self.scenario.simulation.mode}
         return {
             "scenario": self.scenario.model_dump(mode="json"),
             "architecture": architecture_dict(self.architecture),
             "problems": plain(self.problems),
             "memory": plain(self.memory) if self.memory else dict.fromkeys(field_names(MemoryPlan)),
             "roofline": plain(self.roofline) if self.roofline else dict.fromkeys(field_names(Steady)) | {"terms": [], "batch_table": []},
-            "latency": plain(metrics.latency) if metrics else dict.fromkeys(LATENCIES),
+            "latency": plain(metrics.latency) if metrics else dict.fromkeys(field_names(Latency)),
             "throughput": throughput_dict(self.load),
-            "simulation": plain(metrics.simulation) if metrics else {"mode": self.scenario.simulation.mode} | dict.fromkeys(SIMULATION),
+            "simulation": plain(metrics.simulation) if metrics else nothing_ran,
             "cost": plain(self.cost),
             "confidence": plain(self.confidence),
             "provenance": plain(self.provenance),
@@ -74,28 +76,10 @@ class Plan:
         }
 
 
-LATENCIES = ("ttft_s", "ttft_answer_s", "tpot_s", "itl_s", "e2e_s", "queue_s")
-SIMULATION = ("replications", "requests", "steps", "warmup_s", "stable")
-THROUGHPUT = (
-    "requests_per_s",
-    "output_tokens_per_s",
-    "input_tokens_per_s",
-    "mean_batch",
-    "busy",
-    "utilization",
-    "kv_utilization",
-    "prefix_hit_rate",
-    "preemptions",
-    "acceptance_length",
-    "goodput_requests_per_s",
-    "capacity_requests_per_s",
-)
-
-
 def throughput_dict(load: Loaded | None) -> dict[str, Any]:
     """The `throughput` part: what the simulation saw, and how that compares with what the plan could carry."""
     if load is None:
-        return dict.fromkeys(THROUGHPUT)
+        return dict.fromkeys(field_names(Throughput))
     seen = plain(load.metrics.throughput)
     return seen | {"capacity_requests_per_s": finite(load.capacity_requests_per_s), "utilization": finite(load.utilization)}
 

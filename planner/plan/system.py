@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from planner import bounds, traces, workload
-from planner.fleet import simulate as simulate_fleet
-from planner.fleet.disaggregated import Link
-from planner.fleet.disaggregated import simulate as simulate_pools
 from planner.kv_cache import KvCache, tiers_of
 from planner.plan.deployment import Deployment
-from planner.plan.steady import input_tokens, output_tokens
+from planner.plan.steady import decode_shape, input_tokens, output_tokens, plan_batch
 from planner.scenario import Scenario
 from planner.scheduler import POLICIES, Replica, Timeline, limits_of, simulate
 from planner.units import GB
@@ -37,6 +35,9 @@ def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale
     split = scenario.disaggregation
     source = _source(deployments, scenario, seed, rate_scale * share, share)
     if split is not None:
+        from planner.fleet.disaggregated import Link
+        from planner.fleet.disaggregated import simulate as simulate_pools
+
         prefill, decode = deployments
         arch, kv = decode.architecture, scenario.precision.kv_cache
         link = Link("KV transfer", split.link_gb_s * GB)
@@ -52,6 +53,8 @@ def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale
     replicas = _count(scenario.fleet.replicas, share)
     if replicas == 1:
         return simulate(source, replica(deployments[0]), bounds.MAX_STEPS_PER_RUN)
+    from planner.fleet import simulate as simulate_fleet
+
     fleet = simulate_fleet(
         source, lambda: replica(deployments[0]), replicas, routing=scenario.fleet.routing, max_steps=bounds.MAX_STEPS_PER_RUN
     )
@@ -66,8 +69,7 @@ def _source(deployments: Deployments, scenario: Scenario, seed: int, rate_scale:
     traffic, engine = scenario.workload, deployments[0].scenario.engine
     prompts = traffic.num_prompts
     if scenario.simulation.mode == "planning":
-        # Every replica needs a run long enough to forget that it began empty.
-        prompts *= _count(most_replicas(scenario), share)
+        prompts = max(prompts * _count(most_replicas(scenario), share), _enough(deployments, scenario, rate_scale))
     requests = workload.requests(
         traffic.model_copy(update={"num_prompts": min(prompts, scenario.simulation.max_requests)}),
         seed,
@@ -85,6 +87,21 @@ def _source(deployments: Deployments, scenario: Scenario, seed: int, rate_scale:
         retry_rate=traffic.retry_rate,
         seed=seed,
     )
+
+
+RESIDENCES = 5
+"""A planning run lasts at least this many times what a request takes at the plan's batch, or it ends before it has warmed up."""
+
+
+def _enough(deployments: Deployments, scenario: Scenario, rate_scale: float) -> int:
+    """Requests that an open loop sends in RESIDENCES residence times, within the bounds of work."""
+    rate = scenario.workload.request_rate
+    if not rate or scenario.workload.trace is not None:
+        return 0
+    decode = deployments[-1]
+    step_s = decode.step_time(decode_shape(decode, max(1, plan_batch(decode, 1))))
+    residence_s = output_tokens(scenario) / decode.profile.acceptance_length * step_s
+    return min(math.ceil(rate * rate_scale * RESIDENCES * residence_s), bounds.MAX_REQUESTS_PER_RUN)
 
 
 def trace_of(scenario: Scenario) -> Any:

@@ -1,0 +1,186 @@
+"""`plan` joins memory, step time, simulation and price; these are the promises that hold between the parts."""
+
+import json
+import math
+from functools import cache
+
+import pytest
+
+from planner import Plan, Scenario, plan
+from planner.plan.steady import prefill_rate, steady
+from planner.scenario import parse
+
+QUICK = {"workload": {"request_rate": 4.0, "input_len": 300, "output_len": 40, "num_prompts": 200}, "simulation": {"replications": 2}}
+
+
+@cache
+def answered(text: str, effort: str = "quick") -> Plan:
+    return plan(parse(json.loads(text)), effort)  # type: ignore[arg-type]
+
+
+def answer(changes: dict, effort: str = "quick") -> Plan:
+    merged = json.loads(json.dumps(QUICK))
+    for section, values in changes.items():
+        merged[section] = {**merged.get(section, {}), **values} if isinstance(values, dict) else values
+    return answered(json.dumps(merged, sort_keys=True), effort)
+
+
+def no_nan(value: object, path: str = "") -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            no_nan(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            no_nan(inner, f"{path}[{i}]")
+    elif isinstance(value, float):
+        assert math.isfinite(value), path
+
+
+CASES = {
+    "one replica": {},
+    "closed loop": {"workload": {"request_rate": None, "max_concurrency": 8}},
+    "fleet": {"fleet": {"replicas": 3, "spares": 1}},
+    "sampled fleet": {"fleet": {"replicas": 9}, "workload": {"request_rate": 30}},
+    "disaggregated": {"disaggregation": {"prefill": {"replicas": 1}, "decode": {"replicas": 2}}},
+    "speculation": {"speculative": {"method": "eagle3"}},
+    "datasheet": {"fidelity": "datasheet"},
+    "textbook": {"fidelity": "textbook"},
+    "shared prefix": {"workload": {"shared_prefix_len": 256}},
+    "overloaded": {"workload": {"request_rate": 500}},
+    "no traffic": {"workload": {"request_rate": 0}},
+    "does not fit": {"model": {"name": "llama-3.1-405b"}},
+    "illegal layout": {"parallel": {"tensor_parallel_size": 3}},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_plan_is_complete_json_without_nan(name: str) -> None:
+    answered_plan = answer(CASES[name])
+    d = answered_plan.to_dict()
+    no_nan(d)
+    assert json.loads(json.dumps(d, allow_nan=False)) == d
+    assert d["scenario"] == answered_plan.scenario.model_dump(mode="json")
+    reference = answer({}).to_dict()
+    for part in reference:
+        if isinstance(reference[part], dict) and isinstance(d[part], dict):
+            assert set(reference[part]) == set(d[part]), part
+
+
+@pytest.mark.parametrize("name", ["one replica", "closed loop", "fleet", "sampled fleet", "disaggregated", "speculation", "shared prefix"])
+def test_prices_times_tokens_are_the_bill(name: str) -> None:
+    p = answer(CASES[name])
+    assert p.load is not None
+    load, cost = p.load.cost_load, p.cost
+    paid = sum(
+        tokens / load.duration_s * (price or 0.0) / 1e6 * 3600
+        for tokens, price in (
+            (load.input_tokens, cost.usd_per_mtok_input),
+            (load.cached_tokens, cost.usd_per_mtok_cached_input),
+            (load.output_tokens, cost.usd_per_mtok_output),
+        )
+    )
+    assert paid == pytest.approx(cost.usd_per_hour, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["one replica", "closed loop", "fleet", "disaggregated"])
+def test_output_at_load_costs_at_least_its_floor(name: str) -> None:
+    cost = answer(CASES[name]).cost
+    assert cost.usd_per_mtok_output is not None
+    assert cost.floor.usd_per_mtok_output is not None
+    # Of 40 output tokens one comes with the prefill step and is paid for as input; contexts average a little differently.
+    assert cost.usd_per_mtok_output >= 39 / 40 * 0.97 * cost.floor.usd_per_mtok_output
+
+
+def test_a_plan_is_deterministic_and_its_seed_matters() -> None:
+    one, two = plan(answer({}).scenario, "quick").to_dict(), answer({}).to_dict()
+    assert one == two
+    assert answer({"workload": {"seed": 1}}).to_dict()["latency"] != one["latency"]
+
+
+@pytest.mark.parametrize("name", ["does not fit", "illegal layout"])
+def test_what_cannot_run_has_a_reason_and_no_figures_that_mislead(name: str) -> None:
+    d = answer(CASES[name]).to_dict()
+    assert any(p["severity"] == "error" for p in d["problems"])
+    assert d["cost"]["usd_per_hour"] > 0
+    for key in ("usd_per_mtok_input", "usd_per_mtok_output", "usd_per_mtok_blended", "usd_per_request"):
+        assert d["cost"][key] is None
+    assert all(value is None for value in d["latency"].values())
+    assert all(row["usd_per_mtok_output"] is None for row in d["roofline"]["batch_table"])
+
+
+def test_does_not_fit_says_by_how_much_and_what_would_help() -> None:
+    found = next(p for p in answer(CASES["does not fit"]).problems if p.code == "does_not_fit")
+    assert "GiB" in found.message
+    assert found.remedy
+
+
+def test_overload_is_an_answer() -> None:
+    p = answer(CASES["overloaded"], "full")
+    codes = {problem.code for problem in p.problems}
+    assert "overloaded" in codes
+    assert p.load is not None
+    assert p.load.capacity_requests_per_s is not None
+    assert p.load.capacity_requests_per_s < 500
+    assert p.to_dict()["throughput"]["utilization"] > 1
+
+
+def test_no_traffic_keeps_the_closed_forms() -> None:
+    d = answer(CASES["no traffic"]).to_dict()
+    assert d["roofline"]["decode_step_s"] > 0
+    assert d["cost"]["floor"]["usd_per_mtok_output"] > 0
+    assert d["cost"]["usd_per_mtok_output"] is None
+    assert any(p["code"] == "no_traffic" for p in d["problems"])
+
+
+def test_a_promise_that_one_request_alone_breaks_is_infeasible() -> None:
+    p = answer({"slo": {"ttft_s": 0.001, "tpot_s": 1e-4}})
+    infeasible = [problem for problem in p.problems if problem.code == "infeasible_slo"]
+    assert {"slo.ttft_s", "slo.tpot_s"} <= {problem.field for problem in infeasible}
+    assert any("more replicas will not help" in problem.message for problem in infeasible)
+
+
+def test_capacity_is_where_the_promise_breaks() -> None:
+    tight = {"slo": {"ttft_s": 0.2, "tpot_s": 0.02}}
+    capacity = answer(tight, "full").load.capacity_requests_per_s  # type: ignore[union-attr]
+    assert capacity is not None
+    below, above = (answer({**tight, "workload": {"request_rate": capacity * share}}).to_dict() for share in (0.8, 1.4))
+
+    def keeps(d: dict) -> bool:
+        return d["latency"]["ttft_s"]["p95"] <= 0.2 and d["latency"]["tpot_s"]["p95"] <= 0.02
+
+    assert keeps(below)
+    assert not keeps(above)
+
+
+def test_the_plan_batch_is_the_smallest_of_its_limits() -> None:
+    assert answer({}).roofline.batch == min(answer({}).memory.cache_limited_batch, 256)  # type: ignore[union-attr]
+    assert answer({"engine": {"max_num_seqs": 16}}).roofline.batch == 16  # type: ignore[union-attr]
+    loop = {"workload": {"request_rate": None, "max_concurrency": 8}, "fleet": {"replicas": 2}}
+    assert answer(loop).roofline.batch == 4  # type: ignore[union-attr]
+
+
+def test_disaggregated_floors_come_from_their_own_pools() -> None:
+    split = {"prefill": {"gpu": "h100-sxm"}, "decode": {"gpu": "h200-sxm"}}
+    p = answer({"disaggregation": split})
+    prefill, decode = p.deployments
+    assert (prefill.gpu.slug, decode.gpu.slug) == ("h100-sxm", "h200-sxm")
+    assert p.roofline is not None
+    assert p.roofline.prefill_tokens_per_s == pytest.approx(prefill_rate(prefill, 300))
+    assert p.roofline.decode_step_s == steady((decode,), 1, None).decode_step_s
+
+
+def test_levels_are_ordered() -> None:
+    datasheet, calibrated = answer(CASES["datasheet"]).roofline, answer({}).roofline
+    assert datasheet is not None
+    assert calibrated is not None
+    assert datasheet.decode_step_s < calibrated.decode_step_s
+    assert datasheet.prefill_s < calibrated.prefill_s
+
+
+def test_every_plan_says_what_it_does_not_model_and_where_its_figures_come_from() -> None:
+    d = plan(Scenario(), "quick").to_dict()
+    assert d["not_modelled"]
+    quantities = " ".join(row["quantity"] for row in d["provenance"])
+    for word in ("memory bandwidth", "parameters", "USD" if "USD" in quantities else "on_demand"):
+        assert word in quantities
+    assert all(row["source"] for row in d["provenance"])
