@@ -10,10 +10,12 @@ import streamlit as st
 
 from planner.scenario import Scenario, set_path
 from planner.views import plans, state, verdict
-from planner.views.charts import Ink, Rows, Spec
-from planner.views.text import plain
+from planner.views.charts import Ink, Rows, Spec, memory
+from planner.views.text import gigabytes, plain
 
 Json = dict[str, Any]
+ROWS_SHOWN = 24
+"""Longer tables scroll."""
 
 
 def ink() -> Ink:
@@ -27,15 +29,17 @@ def notes() -> None:
         st.warning(plain(note), icon=":material/link_off:")
 
 
-def header(plan: Json, scenario: Scenario) -> None:
-    """Headline, badges and the Share-and-export popover."""
+def header(plan: Json, scenario: Scenario, question: str = "") -> None:
+    """Headline, badges and the Share-and-export popover; other pages than Plan lead with their question."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.title(plain(verdict.title(plan, scenario)), anchor=False, width="content")
+        st.title(plain(question or verdict.title(plan, scenario)), anchor=False, width="content")
         for badge in verdict.badges(plan):
             st.badge(badge.text, color=badge.colour, icon=badge.icon)
         st.space("stretch")
         share(plan, scenario)
-    if scenario.name:
+    if question:
+        st.caption(plain(verdict.title(plan, scenario) + (f" · {scenario.name}" if scenario.name else "")))
+    elif scenario.name:
         st.caption(f"**{plain(scenario.name)}** {plain(scenario.notes)}")
 
 
@@ -87,6 +91,16 @@ def problems(plan: Json) -> None:
                 st.markdown(f"- {plain(problem['message'])} {plain(problem['remedy'])}")
 
 
+def cannot_run(plan: Json, scenario: Scenario) -> None:
+    """No prices and no latencies for a plan that does not run: what is missing, and the nearest change."""
+    problems(plan)
+    remedies(plan, scenario)
+    if plan["memory"]["fits"] is not None:
+        chart(memory.bar(plan, ink()), memory.takeaway(plan))
+        terms = plan["memory"].get("terms") or []
+        explain("Memory of one GPU", [(f"{t['name']}: {gigabytes(t['bytes'])}", t["formula"], t["source"]) for t in terms])
+
+
 def remedies(plan: Json, scenario: Scenario) -> None:
     """The nearest changes that fit, each adopted with one click."""
     found = [r for r in plan["memory"].get("remedies") or [] if r["fits"]]
@@ -117,7 +131,8 @@ def table(rows: Rows, alt: str, **config: Any) -> None:
     """Rows as a table that screen readers can walk."""
     import pandas as pd
 
-    st.dataframe(pd.DataFrame([dict(row) for row in rows]), hide_index=True, width="stretch", alt=alt, column_config=config or None)
+    height: Any = "content" if len(rows) <= ROWS_SHOWN else "auto"
+    st.dataframe(pd.DataFrame([dict(row) for row in rows]), hide_index=True, width="stretch", height=height, alt=alt, column_config=config or None)
 
 
 def explain(title: str, lines: Sequence[tuple[str, str, str]]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.views.charts import BLUE, ORANGE, PURPLE, Ink, Rows, Spec, base, x
+from planner.views.charts import BLUE, ORANGE, PURPLE, RED, Ink, Rows, Spec, base, x
 from planner.views.text import gigabytes
 
 PARTS = ("weights", "activations", "runtime", "graphs", "KV cache, planned batch", "KV cache, spare", "not given to the engine")
 COLOURS = (BLUE, PURPLE, "#7F7F7F", "#A9A9A9", ORANGE, "#F6D999", "#D5DADF")
+BEYOND = "beyond this GPU"
 
 
 def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
@@ -26,7 +27,18 @@ def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
         "KV cache, spare": pool - used,
         "not given to the engine": max(memory["gpu_memory_bytes"] - memory["budget_bytes_per_gpu"], 0),
     }
-    return [{"part": part, "order": i, "gb": (held[part] or 0) / 1e9} for i, part in enumerate(PARTS) if (held[part] or 0) > 0]
+    return _cut([(part, (held[part] or 0) / 1e9) for part in PARTS if (held[part] or 0) > 0], memory["gpu_memory_bytes"] / 1e9)
+
+
+def _cut(stack: list[tuple[str, float]], end: float) -> list[dict[str, Any]]:
+    """What reaches beyond the memory's end becomes a part of its own."""
+    rows, held, missing = [], 0.0, 0.0
+    for part, gb in stack:
+        inside = max(0.0, min(gb, end - held))
+        held, missing = held + inside, missing + gb - inside
+        if inside:
+            rows.append({"part": part, "order": len(rows), "gb": inside})
+    return [*rows, {"part": BEYOND, "order": len(rows), "gb": missing}] if missing > 1e-6 else rows
 
 
 def bar(plan: dict[str, Any], ink: Ink) -> Spec:
@@ -34,7 +46,7 @@ def bar(plan: dict[str, Any], ink: Ink) -> Spec:
     rows = parts(plan)
     end = plan["memory"]["gpu_memory_bytes"] / 1e9
     names = [row["part"] for row in rows]
-    colours = dict(zip(PARTS, COLOURS, strict=True))
+    colours = dict(zip((*PARTS, BEYOND), (*COLOURS, RED), strict=True))
     top = max(end, sum(row["gb"] for row in rows)) * 1.01
     stacked = {
         "mark": {"type": "bar", "height": 26, "stroke": ink.paper, "strokeWidth": 1},
@@ -50,12 +62,12 @@ def bar(plan: dict[str, Any], ink: Ink) -> Spec:
             "tooltip": [{"field": "part", "title": "Part"}, {"field": "gb", "title": "GB per GPU", "format": ".3~g"}],
         },
     }
-    limit = {
-        "data": {"values": [{"gb": end}]},
-        "mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "color": ink.text},
-        "encoding": {"x": {"field": "gb", "type": "quantitative"}, "tooltip": {"value": f"Memory of one GPU: {gigabytes(end * 1e9)}"}},
+    limit = {"mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "color": ink.text}, "encoding": {"x": {"datum": end}}}
+    label = {
+        "mark": {"type": "text", "align": "right", "dx": -5, "dy": -22, "color": ink.text},
+        "encoding": {"x": {"datum": end}, "text": {"value": f"{gigabytes(end * 1e9)} on one GPU"}},
     }
-    return base(rows, 118, ink) | {"layer": [stacked, limit]}
+    return base(rows, 126, ink) | {"layer": [stacked, limit, label]}
 
 
 def takeaway(plan: dict[str, Any]) -> str:

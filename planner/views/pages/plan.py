@@ -23,7 +23,7 @@ def render() -> None:
         return
     components.header(plan, scenario)
     if not verdict.runs(plan):
-        _cannot_run(plan, scenario)
+        components.cannot_run(plan, scenario)
         return
     st.markdown(plain(verdict.binding(plan, scenario)))
     components.cards(cards(plan, scenario))
@@ -38,15 +38,6 @@ def render() -> None:
         st.subheader("How long people wait", anchor=False)
         components.chart(latency.percentiles(plan, components.ink()), _wait_takeaway(plan))
     _below(plan, scenario)
-
-
-def _cannot_run(plan: Json, scenario: Scenario) -> None:
-    """No prices and no latencies for a plan that does not run: what is missing, and the nearest change."""
-    components.problems(plan)
-    components.remedies(plan, scenario)
-    if plan["memory"]["fits"] is not None:
-        components.chart(memory.bar(plan, components.ink()), memory.takeaway(plan))
-        explanations.memory(plan)
 
 
 def cards(plan: Json, scenario: Scenario) -> list[Card]:
