@@ -3,4 +3,6 @@
 from planner.plan import Plan, plan
 from planner.scenario import Scenario
 
-__all__ = ["Plan", "Scenario", "plan"]
+__version__ = "0.1.0"
+
+__all__ = ["Plan", "Scenario", "__version__", "plan"]

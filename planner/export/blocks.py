@@ -80,6 +80,8 @@ class Document:
     """Query string that restores the plan, or an empty string where several plans are added up."""
     payload: Mapping[str, Any] = field(default_factory=dict)
     """The machine-readable form: the plan's JSON with its acceptance test. Reading a document back starts here."""
+    requests: tuple[Mapping[str, Any], ...] = ()
+    """Simulated requests, one row each, for the formats that hold data."""
 
     def tables(self) -> Iterator[Table]:
         """Every table, the head first."""

@@ -1,0 +1,338 @@
+"""What a document says beyond its plan: the same scenario at other loads, with less hardware, with other inputs.
+
+Each row is a quick plan (one simulated run on the same random numbers), so rows compare with each other better than with
+the plan's own percentiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from planner.scenario import Calibration, Lengths, Scenario
+
+REQUEST_COLUMNS = ("arrival_s", "input_tokens", "cached_tokens", "output_tokens", "queue_s", "ttft_s", "tpot_s", "e2e_s", "preemptions", "status")
+LOAD_SHARES = (0.5, 0.8, 1.0, 1.2)
+SWING = 0.2
+MOST_PROMPTS = 400
+"""Requests of one what-if run: enough to rank levers, few enough to ask for twenty of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One what-if plan in the figures that decide."""
+
+    name: str
+    change: str
+    """What was changed, in words."""
+    request_rate: float | None
+    max_concurrency: int | None
+    replicas: int
+    latency: Mapping[str, Any]
+    """The `latency` part of that plan, or empty where it cannot run."""
+    throughput: Mapping[str, Any]
+    bands: Mapping[str, Any]
+    meets_slo: bool | None
+    usd_per_month: float | None
+    usd_per_request: float | None
+    problems: tuple[str, ...] = ()
+    """Codes of its errors and warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One input moved down and up."""
+
+    name: str
+    low: Outcome
+    high: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Every optional table of a document. Empty parts are said to be missing."""
+
+    load_points: tuple[Outcome, ...] = ()
+    failures: tuple[Outcome, ...] = ()
+    levers: tuple[Lever, ...] = ()
+    cases: tuple[Outcome, ...] = ()
+    """Pessimistic, base, optimistic."""
+    requests: tuple[Mapping[str, Any], ...] = ()
+    """Simulated requests of one run, one row each."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self)
+
+
+def from_dict(data: Mapping[str, Any]) -> Extras:
+    """Extras back from the JSON that a document carries; rows of a form we do not know are left out."""
+
+    def row(raw: Mapping[str, Any]) -> Outcome:
+        known = {name: raw[name] for name in Outcome.__slots__}
+        return Outcome(**{**known, "problems": tuple(known["problems"])})
+
+    try:
+        return Extras(
+            load_points=tuple(row(r) for r in data["load_points"]),
+            failures=tuple(row(r) for r in data["failures"]),
+            levers=tuple(Lever(r["name"], row(r["low"]), row(r["high"])) for r in data["levers"]),
+            cases=tuple(row(r) for r in data["cases"]),
+            requests=tuple(data["requests"]),
+        )
+    except (KeyError, TypeError, AttributeError):
+        return Extras()
+
+
+def requests(timeline: Any, most: int) -> tuple[dict[str, Any], ...]:
+    """The first requests of a simulated run, one row each; null where something never happened."""
+    from planner.scheduler.timeline import STATUSES
+
+    rows = []
+    for i in range(min(len(timeline), most)):
+        arrival, scheduled, first, finish = (float(column[i]) for column in (timeline.arrival_s, timeline.scheduled_s, timeline.first_token_s, timeline.finish_s))
+        tokens = int(timeline.output_tokens[i])
+        rows.append(
+            {
+                "arrival_s": _finite(arrival),
+                "input_tokens": int(timeline.input_tokens[i]),
+                "cached_tokens": int(timeline.cached_tokens[i]),
+                "output_tokens": tokens,
+                "queue_s": _finite(scheduled - arrival),
+                "ttft_s": _finite(first - arrival),
+                "tpot_s": _finite((finish - first) / (tokens - 1)) if tokens > 1 else None,
+                "e2e_s": _finite(finish - arrival),
+                "preemptions": int(timeline.preemptions[i]),
+                "status": STATUSES[int(timeline.status[i])],
+            }
+        )
+    return tuple(rows)
+
+
+def _finite(value: float) -> float | None:
+    return round(value, 6) if math.isfinite(value) else None
+
+
+Ask = Callable[[Scenario], Mapping[str, Any]]
+"""A scenario → the JSON of its quick plan."""
+
+
+def extras(scenario: Scenario, plan: Mapping[str, Any] | None = None, ask: Ask | None = None) -> Extras:
+    """Everything computed for one plan. `plan` saves asking for the base case again; about twenty quick plans."""
+    ask = ask or quick
+    plan = plan or ask(scenario)
+    if not (plan.get("memory") or {}).get("fits") or (plan.get("latency") or {}).get("ttft_s") is None:
+        return Extras()
+
+    def priced(changed: Scenario) -> Mapping[str, Any]:
+        return _priced_like(plan, ask(changed))
+
+    small = _smaller(scenario)
+    base = outcome("base", "as planned", small, priced(small))
+    return Extras(load_points(scenario, priced), failures(scenario, priced), levers(small, base, priced), cases(small, base, priced))
+
+
+def _priced_like(plan: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The other plan's price of a request worked out from this one's by hourly bill and arrival rate.
+
+    Where all arrivals are served, the number served in a short run is noise about that; taking it as it comes would make
+    levers seem to move a price that they do not touch.
+    """
+    cost, rate = plan.get("cost") or {}, plan["scenario"]["workload"]["request_rate"]
+    changed, changed_rate = dict(other.get("cost") or {}), other["scenario"]["workload"]["request_rate"]
+    overloaded = any(p["code"] == "overloaded" for p in (*(plan.get("problems") or ()), *(other.get("problems") or ())))
+    known = (cost.get("usd_per_request"), cost.get("usd_per_hour"), changed.get("usd_per_hour"), rate, changed_rate)
+    if overloaded or not all(known):
+        return other
+    changed["usd_per_request"] = cost["usd_per_request"] * (changed["usd_per_hour"] / cost["usd_per_hour"]) * (rate / changed_rate)
+    return {**other, "cost": changed}
+
+
+def quick(scenario: Scenario) -> Mapping[str, Any]:
+    """The JSON of a plan simulated once."""
+    from planner.plan import plan
+
+    return plan(scenario, effort="quick").to_dict()
+
+
+def outcome(name: str, change: str, scenario: Scenario, plan: Mapping[str, Any]) -> Outcome:
+    """The deciding figures of one plan."""
+    latency, cost = plan.get("latency") or {}, plan.get("cost") or {}
+    percentile = f"p{scenario.slo.percentile}"
+    promises = {n: getattr(scenario.slo, n) for n in ("ttft_s", "tpot_s", "e2e_s")}
+    kept = [(latency.get(n) or {}).get(percentile) for n, promise in promises.items() if promise is not None]
+    limits = [promise for promise in promises.values() if promise is not None]
+    problems = tuple(p["code"] for p in plan.get("problems") or () if p["severity"] in ("error", "warning"))
+    failed = any(p["severity"] == "error" for p in plan.get("problems") or ())
+    simulated = latency.get("ttft_s") is not None
+    holds = not failed and all(seen is not None and seen <= limit for seen, limit in zip(kept, limits, strict=True))
+    return Outcome(
+        name=name,
+        change=change,
+        request_rate=scenario.workload.request_rate,
+        max_concurrency=scenario.workload.max_concurrency,
+        replicas=scenario.fleet.replicas,
+        latency=latency if simulated else {},
+        throughput=plan.get("throughput") or {},
+        bands=(plan.get("confidence") or {}).get("bands") or {},
+        meets_slo=holds if simulated else False if failed else None,
+        usd_per_month=cost.get("usd_per_month"),
+        usd_per_request=cost.get("usd_per_request"),
+        problems=problems,
+    )
+
+
+def load_points(scenario: Scenario, ask: Ask = quick) -> tuple[Outcome, ...]:
+    """The scenario at shares of its peak load; empty where a trace sets the load."""
+    if scenario.workload.trace is not None:
+        return ()
+    found = []
+    for share in LOAD_SHARES:
+        at = at_load(scenario, share)
+        found.append(outcome(f"{share:.0%}", f"{share:.0%} of the planned load", at, ask(at)))
+    return tuple(found)
+
+
+def at_load(scenario: Scenario, share: float) -> Scenario:
+    """The scenario with its arrival rate, or its number of clients, times `share`."""
+    w = scenario.workload
+    changes: dict[str, Any] = {}
+    if w.max_concurrency is not None:
+        changes["max_concurrency"] = max(1, round(w.max_concurrency * share))
+    if w.request_rate is not None:
+        changes["request_rate"] = w.request_rate * share
+    return _with(scenario, "workload", **changes)
+
+
+def failures(scenario: Scenario, ask: Ask = quick) -> tuple[Outcome, ...]:
+    """What is left when a replica, or a server with all its replicas, is lost while the load stays."""
+    fleet = scenario.fleet
+    if scenario.disaggregation is not None:
+        return ()
+    per_server = max(1, scenario.hardware.gpus_per_node // scenario.parallel.gpus)
+    found = []
+    for name, lost in dict.fromkeys((("one replica lost", 1), ("one server lost", min(per_server, fleet.replicas + fleet.spares)))):
+        left = min(fleet.replicas, fleet.replicas + fleet.spares - lost)
+        change = f"{lost} of {fleet.replicas + fleet.spares} replicas gone, {left} of {fleet.replicas} needed are left"
+        if left < 1:
+            found.append(Outcome(name, change, scenario.workload.request_rate, scenario.workload.max_concurrency, 0, {}, {}, {}, False, None, None))
+            continue
+        at = _with(scenario, "fleet", replicas=left)
+        found.append(outcome(name, change, at, ask(at)))
+    return tuple(found)
+
+
+def levers(scenario: Scenario, base: Outcome, ask: Ask = quick) -> tuple[Lever, ...]:
+    """Each input moved by ±20 % with all others kept."""
+
+    def asked(name: str, word: str, change: Callable[[float], Scenario]) -> Lever:
+        down, up = (change(factor) for factor in (1 - SWING, 1 + SWING))
+        return Lever(name, outcome(name, f"{word} −20 %", down, ask(down)), outcome(name, f"{word} +20 %", up, ask(up)))
+
+    found = [_price_lever(base)] if base.usd_per_month else []
+    w = scenario.workload
+    if w.trace is None:
+        found.append(asked("Volume", "load", lambda f: at_load(scenario, f)))
+        found.append(asked("Output length", "output tokens", lambda f: _with(scenario, "workload", output_len=scaled(w.output_len, f))))
+        found.append(asked("Input length", "prompt tokens", lambda f: longer_prompts(scenario, f)))
+        if w.shared_prefix_len:
+            found.append(asked("Shared prefix", "cached part of the prompt", lambda f: _shared_prefix(scenario, f)))
+    if scenario.speculative is not None:
+        found.append(asked("Acceptance", "accepted drafts", lambda f: _acceptance(scenario, f)))
+    found.append(asked("Efficiency", "time of every step", lambda f: slower(scenario, f)))
+    return tuple(found)
+
+
+def cases(scenario: Scenario, base: Outcome, ask: Ask = quick) -> tuple[Outcome, ...]:
+    """Three futures: longer answers on slower steps, as planned, shorter answers on faster steps."""
+    found = []
+    for name, factor, words in (
+        ("Pessimistic", 1 + SWING, "outputs and every step +20 %"),
+        ("Base", 1.0, "as planned"),
+        ("Optimistic", 1 - SWING, "outputs and every step −20 %"),
+    ):
+        if factor == 1.0:
+            found.append(Outcome(**{**_fields(base), "name": name}))
+            continue
+        at = slower(scenario, factor)
+        if scenario.workload.trace is None:
+            at = _with(at, "workload", output_len=scaled(scenario.workload.output_len, factor))
+        found.append(outcome(name, words, at, ask(at)))
+    return tuple(found)
+
+
+def slower(scenario: Scenario, factor: float) -> Scenario:
+    """The scenario with every step's time multiplied, through its calibration."""
+    own = scenario.calibration
+    measured = own is not None and (own.engine, own.gpu) == (scenario.engine.name, scenario.hardware.gpu)
+    before = own.factor if own is not None and measured else 1.0
+    stated = Calibration(engine=scenario.engine.name, gpu=scenario.hardware.gpu, factor=before * factor, source="what if")
+    return scenario.model_copy(update={"calibration": stated})
+
+
+def scaled(length: float | Lengths, factor: float) -> float | Lengths:
+    """A length or its whole distribution times `factor`."""
+    if not isinstance(length, Lengths):
+        return length * factor
+    changes: dict[str, Any] = {}
+    for name in ("mean", "max"):
+        value = getattr(length, name)
+        changes[name] = None if value is None else value * factor
+    if length.points is not None:
+        changes["points"] = tuple((p, v * factor) for p, v in length.points)
+    if length.values is not None:
+        changes["values"] = tuple(v * factor for v in length.values)
+    return length.model_copy(update=changes)
+
+
+def longer_prompts(scenario: Scenario, factor: float) -> Scenario:
+    """Prompts times `factor`, their shared prefix with them."""
+    w = scenario.workload
+    return _with(scenario, "workload", input_len=scaled(w.input_len, factor), shared_prefix_len=w.shared_prefix_len * factor)
+
+
+def _shared_prefix(scenario: Scenario, factor: float) -> Scenario:
+    w = scenario.workload
+    shared = w.shared_prefix_len * factor
+    # A fixed prompt cannot be shorter than the prefix it begins with.
+    if isinstance(w.input_len, int | float):
+        shared = min(shared, w.input_len)
+    return _with(scenario, "workload", shared_prefix_len=shared)
+
+
+def _acceptance(scenario: Scenario, factor: float) -> Scenario:
+    spec = scenario.speculative
+    assert spec is not None
+    if spec.acceptance_rates is not None:
+        changed = spec.model_copy(update={"acceptance_rates": tuple(min(1.0, r * factor) for r in spec.acceptance_rates)})
+    elif spec.acceptance_rate is not None:
+        changed = spec.model_copy(update={"acceptance_rate": min(1.0, spec.acceptance_rate * factor)})
+    else:
+        changed = spec
+    return scenario.model_copy(update={"speculative": changed})
+
+
+def _price_lever(base: Outcome) -> Lever:
+    """Dollars follow the price of a GPU-hour; nothing else does."""
+
+    def at(factor: float, sign: str) -> Outcome:
+        money = {name: None if (value := getattr(base, name)) is None else value * factor for name in ("usd_per_month", "usd_per_request")}
+        return Outcome(**{**_fields(base), **money, "name": "GPU price", "change": f"price of a GPU-hour {sign}20 %"})
+
+    return Lever("GPU price", at(1 - SWING, "−"), at(1 + SWING, "+"))
+
+
+def _fields(row: Outcome) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
+def _smaller(scenario: Scenario) -> Scenario:
+    prompts = min(MOST_PROMPTS, scenario.workload.num_prompts)
+    return _with(scenario, "workload", num_prompts=prompts)
+
+
+def _with(scenario: Scenario, section: str, **changes: Any) -> Scenario:
+    part = getattr(scenario, section).model_copy(update=changes)
+    return scenario.model_copy(update={section: part})

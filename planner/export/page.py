@@ -1,0 +1,57 @@
+"""Document → one HTML file: offline, charts inside, no script, prints to A4."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.export.blocks import Chart, Code, Document, Table, Text
+from planner.export.svg import svg
+from planner.problems import InputError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+TEMPLATES = Path(__file__).with_name("templates")
+UNSAFE_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def html(document: Document) -> bytes:
+    """UTF-8 bytes. A chart that cannot be drawn here is replaced by its sentence."""
+    text = _template().render(document=document, kind=_kind, chart=_chart, numeric=_numeric, payload=script_json(document.payload))
+    return text.encode("utf-8")
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("document.html")
+
+
+def script_json(data: Any) -> Any:
+    """JSON that can stand inside a script element: nothing in it can end the element."""
+    from markupsafe import Markup
+
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Markup("".join(UNSAFE_IN_SCRIPT.get(character, character) for character in text))
+
+
+def _chart(block: Chart) -> Any:
+    from markupsafe import Markup
+
+    try:
+        return Markup(svg(block.spec, block.slug))
+    except InputError as error:
+        return str(error)
+
+
+def _kind(block: Any) -> str:
+    return {Text: "text", Table: "table", Code: "code", Chart: "chart"}[type(block)]
+
+
+def _numeric(t: Table, column: int) -> bool:
+    return any(row[column].number is not None for row in t.rows) and not any(len(row[column].text) > 24 for row in t.rows)

@@ -1,0 +1,166 @@
+"""A document of any format → what made it. Every way in ends in the same checks as a link or a preset."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import PurePath
+from typing import Any
+
+from planner import migrate
+from planner.problems import InputError
+from planner.scenario import Scenario, parse
+
+MOST_BYTES = 32_000_000
+JSON_SHEET_FILE = re.compile(r"xl/worksheets/sheet\d+\.xml")
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a document held."""
+
+    scenario: Scenario
+    plan: Mapping[str, Any] | None
+    """The plan's JSON with its figures, where the document carries it."""
+    notes: tuple[str, ...]
+    """What the migration of an older version changed."""
+
+
+def read(data: bytes, filename: str) -> Restored:
+    """The scenario, and the plan's JSON if there is one, of an exported file: JSON, HTML, Markdown, XLSX or zip.
+
+    An older version is migrated and says what changed. Raises InputError with one sentence when nothing can be restored.
+    """
+    name = PurePath(filename).name or "this file"
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{name} has {len(data):,} bytes; a document of ours has at most {MOST_BYTES:,}")
+    found = payload(data, name)
+    if found.get("format") == "planner.fleet":
+        raise InputError(f"{name} adds several plans up; open the plans in it one by one (plans[0], plans[1] …)")
+    version = found.get("format_version", FORMAT_VERSION)
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(f"{name} is a document of format {str(version)[:20]}, newer than this planner, which knows up to {FORMAT_VERSION}; update the planner")
+    carried = found.get("scenario", found)
+    if not isinstance(carried, dict):
+        raise InputError(f"{name} has a scenario that is not an object; export the plan again")
+    current, notes = migrate.document(carried)
+    scenario = parse(current)
+    whole = isinstance(found.get("scenario"), dict) and "memory" in found
+    return Restored(scenario, {**found, "scenario": scenario.model_dump(mode="json")} if whole else None, notes)
+
+
+def payload(data: bytes, name: str) -> dict[str, Any]:
+    """The JSON object that a document carries. Raises InputError when it carries none."""
+    suffix = PurePath(name).suffix.lower()
+    readers = {".html": _from_html, ".htm": _from_html, ".md": _from_markdown, ".markdown": _from_markdown, ".xlsx": _from_xlsx, ".zip": _from_zip}
+    if suffix == ".csv":
+        raise InputError(f"{name} holds tables only; open the JSON, HTML, Markdown, XLSX or zip form of the plan")
+    try:
+        text = readers.get(suffix, _plain)(data)
+        found = json.loads(text) if text is not None else None
+    except (UnicodeDecodeError, ValueError, zipfile.BadZipFile, KeyError, RecursionError, zipfile.LargeZipFile) as error:
+        raise InputError(f"{name} cannot be read as a document of this planner: {str(error)[:120] or 'it is damaged'}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{name} carries no plan; open a file that this planner exported, or a scenario as JSON")
+    return found
+
+
+def _plain(data: bytes) -> str:
+    return data.decode("utf-8-sig")
+
+
+class _PlanScript(HTMLParser):
+    """Collects the text of `<script type="application/json" id="plan">`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.found = False, False
+        self.parts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = tag == "script" and dict(attrs).get("id") == "plan" and not self.found
+        self.found |= self.inside
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self.inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.parts.append(data)
+
+
+def _from_html(data: bytes) -> str | None:
+    page = _PlanScript()
+    page.feed(data.decode("utf-8"))
+    return "".join(page.parts) if page.found else None
+
+
+def _from_markdown(data: bytes) -> str | None:
+    """The last JSON block of the file: the plan stands at its end."""
+    lines, found, at = data.decode("utf-8").splitlines(), None, 0
+    while at < len(lines):
+        opening = re.match(r"^(`{3,})(\w*)\s*$", lines[at])
+        at += 1
+        if not opening:
+            continue
+        start = at
+        while at < len(lines) and lines[at].rstrip() != opening[1]:
+            at += 1
+        if opening[2] == "json" and at < len(lines):
+            found = "\n".join(lines[start:at])
+        at += 1
+    return found
+
+
+def _from_xlsx(data: bytes) -> str | None:
+    """The first column of the last sheet, joined. Read without a spreadsheet library, entities of the XML refused."""
+    from xml.etree import ElementTree
+
+    main = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sheets = [n for n in archive.namelist() if JSON_SHEET_FILE.fullmatch(n)]
+        if not sheets:
+            return None
+        last = max(sheets, key=lambda n: int(re.sub(r"\D", "", n)))
+        strings = [_cell_text(item, main) for item in _xml(archive, "xl/sharedStrings.xml", ElementTree).iter(f"{main}si")]
+        parts = []
+        for c in _xml(archive, last, ElementTree).iter(f"{main}c"):
+            value = c.find(f"{main}v")
+            if c.get("t") == "s" and value is not None and re.fullmatch(r"A\d+", c.get("r", "")):
+                parts.append(strings[int(value.text or 0)])
+    text = "".join(parts)
+    return text if text.startswith("{") else None
+
+
+def _xml(archive: zipfile.ZipFile, name: str, parser: Any) -> Any:
+    if archive.getinfo(name).file_size > MOST_BYTES:
+        raise ValueError(f"{name} unpacks to more than {MOST_BYTES:,} bytes")
+    raw = archive.read(name)
+    if b"<!DOCTYPE" in raw or b"<!ENTITY" in raw:
+        raise ValueError(f"{name} declares entities")
+    try:
+        return parser.fromstring(raw)
+    except parser.ParseError as error:
+        raise ValueError(f"{name} is not well-formed") from error
+
+
+def _cell_text(item: Any, main: str) -> str:
+    return "".join(t.text or "" for t in item.iter(f"{main}t"))
+
+
+def _from_zip(data: bytes) -> str | None:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if "plan.json" not in archive.namelist():
+            return None
+        if archive.getinfo("plan.json").file_size > MOST_BYTES:
+            raise ValueError(f"plan.json unpacks to more than {MOST_BYTES:,} bytes")
+        return archive.read("plan.json").decode("utf-8")
+
+

@@ -1,0 +1,145 @@
+"""Head and decision box: what is bought, whether it holds, what it costs, until when that is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner import __version__
+from planner.export.blocks import Block, Section, Table, Text, table
+from planner.export.figures import ABSENT, cell, interval, show
+from planner.export.subject import LATENCY_NAMES, LATENCY_UNITS, SCHEMA_VERSION, Subject
+from planner.units import DAY_S, HOURS_PER_MONTH
+
+PER_THOUSAND = 1000
+
+
+def head(s: Subject) -> Table:
+    """Who, when, from what: enough to make the same document again."""
+    engine = s.scenario.engine
+    prices = f"{s.price_dates[0]} to {s.price_dates[-1]}" if s.price_dates else "no dated price in use"
+    expires = f"{s.expires}, when the oldest price in it is 90 days old" if s.expires else "with the first price that is entered"
+    if s.expires and s.dated and s.expires < s.dated:
+        expires = f"already past ({s.expires}): a price in it is older than 90 days"
+    rows = [
+        ("Status", s.cover.status),
+        ("Author", s.cover.author or "________________"),
+        ("Date", s.dated or "undated"),
+        ("Valid until", expires),
+        ("Horizon", s.cover.horizon or "not stated by the author"),
+        ("Made with", f"planner {__version__}, schema {SCHEMA_VERSION}, {s.scenario.fidelity} step times"),
+        ("Price data", prices),
+        ("Engine assumed", f"{engine.name} {engine.version}"),
+        ("Input hash", s.input_hash),
+    ]
+    return table("head", "This document", ("", ""), rows)
+
+
+def decision(s: Subject) -> Section:
+    """One screen that answers: buy what, does it hold, at what price, and what would change that."""
+    blocks: list[Block] = [_verdict(s), table("decision", "Decision", ("Question", "Answer", "Detail"), _rows(s))]
+    if s.scenario.notes:
+        blocks.append(Text(s.scenario.notes))
+    findings = [(p["severity"], p["message"], p.get("remedy") or ABSENT) for p in s.problems]
+    if findings:
+        blocks.append(table("findings", "Findings to read before signing", ("Weight", "Finding", "What helps"), findings))
+    return Section(1, "Decision", tuple(blocks))
+
+
+def _verdict(s: Subject) -> Text:
+    if not s.fits:
+        return Text(f"Not possible as asked: {_first(s.errors, 'the model does not fit')}", "bad")
+    if s.errors:
+        return Text(f"Do not buy as asked: {_first(s.errors, '')}", "bad")
+    if s.meets_slo is None:
+        return Text("Fits, but no traffic was simulated, so no promise is checked.", "warning")
+    if not s.promises():
+        return Text("Fits and carries the planned load; no latency is promised.", "good")
+    if not s.meets_slo:
+        missed = [LATENCY_NAMES[name].lower() for name, promise, seen in s.promises() if seen is None or seen > promise]
+        return Text(f"Carries the load but misses a promise: {' and '.join(missed)} at {s.percentile}.", "bad")
+    thin = min((promise - (seen or 0.0)) / promise for _, promise, seen in s.promises())
+    if thin < 0.1:
+        return Text(f"Meets every promise at {s.percentile}, by {show(thin, 'share')} only: treat it as not proven until the acceptance test.", "warning")
+    return Text(f"Meets every promise at {s.percentile} at the planned load, by {show(thin, 'share')} or more.", "good")
+
+
+def _first(problems: list[Any], otherwise: str) -> str:
+    if not problems:
+        return otherwise
+    worst = problems[0]
+    return f"{worst['message']}. {worst.get('remedy') or ''}".strip()
+
+
+def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
+    cost, memory = s.part("cost"), s.part("memory")
+    a = s.part("architecture")
+    rows: list[tuple[Any, Any, Any]] = [
+        ("Buy", s.purchase, f"{s.gpus_paid} GPUs paid for, spares included"),
+        ("To serve", a.get("name") or s.scenario.model.name, f"{show(a.get('total_params'), 'billion')} parameters, {s.scenario.precision.weights} weights, {s.scenario.precision.kv_cache} KV cache"),
+        ("Does it fit", s.fits, _fit_detail(s)),
+    ]
+    for name, promise, seen in s.promises():
+        unit = LATENCY_UNITS[name]
+        margin = None if seen is None else (promise - seen) / promise
+        kept = None if seen is None else seen <= promise
+        rows.append((f"{LATENCY_NAMES[name]}, {s.percentile}", cell(seen, unit), f"promised {show(promise, unit)}; kept: {show(kept)}, margin {show(margin, 'share')}"))
+    rows.append(("What gives first", binding(s), f"batch {show(s.part('throughput').get('mean_batch'))} of {show(memory.get('cache_limited_batch'), 'count')} that the cache holds"))
+    low, mid, high = s.monthly_range
+    rows.append(("Cost per month", cell(mid, "usd"), f"{interval(low, high, 'usd')} over the published prices of a GPU-hour; {HOURS_PER_MONTH} h"))
+    if s.fits and not s.errors:
+        unit_cost = cost.get("usd_per_request")
+        rows.append(("Cost per 1,000 requests", cell(_times(unit_cost, PER_THOUSAND), "usd"), "at the planned load around the clock; more when the fleet idles (section 6)"))
+        tokens = [f"{show(cost.get(key), 'usd')} {word}" for key, word in TOKEN_PRICES if cost.get(key) is not None]
+        rows.append(("Cost per million tokens", cell(cost.get("usd_per_mtok_blended"), "usd"), "blended; " + ", ".join(tokens) if tokens else ABSENT))
+        rows += _api_rows(s)
+    confidence = s.part("confidence")
+    rows.append(("Confidence", confidence.get("grade") or "not graded", "A measured neighbour, B same family, C extrapolated (section 9)"))
+    return rows
+
+
+TOKEN_PRICES = (("usd_per_mtok_input", "input"), ("usd_per_mtok_cached_input", "cached input"), ("usd_per_mtok_output", "output"))
+
+
+def _fit_detail(s: Subject) -> str:
+    memory = s.part("memory")
+    if not memory or memory.get("kv_pool_bytes_per_gpu") is None:
+        return "the layout is not possible, so no memory was counted"
+    if not s.fits:
+        return f"short {show(memory.get('shortfall_bytes_per_gpu'), 'gib')} per GPU"
+    return f"KV pool {show(memory['kv_pool_bytes_per_gpu'], 'gib')} per GPU, {show(memory['kv_pool_tokens'], 'tokens')} per replica"
+
+
+def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
+    listed = [row for row in s.part("cost").get("list_prices") or () if row.get("usd_per_request")]
+    if not listed:
+        return [("API instead", "no list price to compare with", ABSENT)]
+    cheapest = min(listed, key=lambda row: row["usd_per_request"])
+    month = _times(cheapest["usd_per_request"], s.requests_per_month)
+    volume = (s.part("cost").get("break_even_requests_per_day") or {}).get(cheapest["label"]) or {}
+    planned = _times(s.part("throughput").get("requests_per_s"), DAY_S)
+    return [
+        ("API instead", cell(month, "usd"), f"a month of the same requests at the cheapest list price, {cheapest['label']} of {cheapest.get('date') or 'no date'}"),
+        ("Break-even with it", cell(volume.get("at_hit_rate"), "requests_day"), f"the bill of this fleet; it is planned for {show(planned, 'requests_day')}"),
+    ]
+
+
+def binding(s: Subject) -> str:
+    """What limits this plan, in words."""
+    if not s.fits:
+        return "memory"
+    codes = [p["code"] for p in s.problems]
+    throughput, memory = s.part("throughput"), s.part("memory")
+    if "overloaded" in codes:
+        return "throughput: more arrives than can be served"
+    if "preemptions" in codes or (throughput.get("kv_utilization") or 0) > 0.9:
+        return "KV cache"
+    promises = [(seen / promise, name) for name, promise, seen in s.promises() if seen is not None]
+    if promises:
+        used, name = max(promises)
+        return f"{LATENCY_NAMES[name].lower()}: {show(used, 'share')} of the promise is used"
+    seats = s.scenario.engine.max_num_seqs
+    return "max_num_seqs" if seats < (memory.get("cache_limited_batch") or 0) else "KV cache"
+
+
+def _times(value: float | None, factor: float | None) -> float | None:
+    return None if value is None or factor is None else value * factor

@@ -1,0 +1,187 @@
+"""What a document is about: a plan's JSON, read once, with the few facts that several sections need."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import cached_property
+from typing import Any
+
+from planner import links
+from planner.catalog.rental import STALE_AFTER_DAYS
+from planner.export.extras import Extras
+from planner.scenario import SCHEMA_VERSION, Scenario
+from planner.units import HOUR_S, HOURS_PER_MONTH
+
+LATENCY_NAMES = {"ttft_s": "Time to first token", "tpot_s": "Time per output token", "e2e_s": "Whole answer"}
+LATENCY_UNITS = {"ttft_s": "s", "ttft_answer_s": "s", "tpot_s": "ms", "itl_s": "ms", "e2e_s": "s", "queue_s": "s"}
+"""Units are fixed per quantity, so that columns compare."""
+SERVICE_S = 3600 * HOURS_PER_MONTH
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """What only the author knows. Nothing is filled in for them."""
+
+    author: str = ""
+    status: str = "draft"
+    horizon: str = ""
+    dated: str = ""
+    """ISO date of the document; empty means the newest date of the data in it, so that bytes stay the same."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A plan as the sections of a document read it."""
+
+    plan: Mapping[str, Any]
+    extras: Extras = field(default_factory=Extras)
+    cover: Cover = field(default_factory=Cover)
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        return Scenario.model_validate(self.plan["scenario"])
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        """One part of the plan; an empty mapping where it is null or absent, as in plans of older versions."""
+        return self.plan.get(name) or {}
+
+    @cached_property
+    def problems(self) -> list[Mapping[str, Any]]:
+        return list(self.plan.get("problems") or ())
+
+    @cached_property
+    def errors(self) -> list[Mapping[str, Any]]:
+        return [p for p in self.problems if p.get("severity") == "error"]
+
+    @cached_property
+    def fits(self) -> bool:
+        return bool(self.part("memory").get("fits"))
+
+    @cached_property
+    def simulated(self) -> bool:
+        return self.part("latency").get("ttft_s") is not None
+
+    @property
+    def percentile(self) -> str:
+        return f"p{self.scenario.slo.percentile}"
+
+    def latency(self, name: str, statistic: str | None = None) -> float | None:
+        """One latency figure, seconds; at the promise's percentile unless another statistic is named."""
+        return (self.part("latency").get(name) or {}).get(statistic or self.percentile)
+
+    @cached_property
+    def title(self) -> str:
+        return self.scenario.name or f"{self.part('architecture').get('name') or self.scenario.model.name} on {self.purchase}"
+
+    @cached_property
+    def purchase(self) -> str:
+        """What has to be bought, in words: 4 × h100-sxm as 1 replica of TP2 and 1 spare."""
+        s = self.scenario
+        split = s.disaggregation
+        if split is not None:
+            pools = [("prefill", split.prefill), ("decode", split.decode)]
+            words = [f"{p.replicas + s.fleet.spares} × {p.parallel.gpus} × {p.gpu} for {role}" for role, p in pools]
+            return f"{self.gpus_paid} GPUs: " + ", ".join(words)
+        replicas = "replica" if s.fleet.replicas == 1 else "replicas"
+        spare = f" and {s.fleet.spares} spare" if s.fleet.spares else ""
+        return f"{self.gpus_paid} × {s.hardware.gpu} as {s.fleet.replicas} {replicas} of {layout(s)}{spare}"
+
+    @cached_property
+    def gpus_paid(self) -> int:
+        known = self.part("cost").get("gpus")
+        return int(known) if known else self.scenario.gpus + self.scenario.fleet.spares * self.scenario.parallel.gpus
+
+    @cached_property
+    def link(self) -> str:
+        """Query string that restores the scenario, with the date of its price data."""
+        return links.url("", links.share(self.scenario, self.price_date))
+
+    @cached_property
+    def input_hash(self) -> str:
+        """First 12 hex digits of the SHA-256 of the scenario's canonical JSON."""
+        text = json.dumps(self.plan["scenario"], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @cached_property
+    def price_dates(self) -> list[str]:
+        """Dates of the price data in use, whole ISO dates, oldest first."""
+        cost = self.part("cost")
+        rows = [*(cost.get("gpu_hours") or ()), *(cost.get("list_prices") or ())]
+        return sorted(whole_date(row["date"]) for row in rows if row.get("date"))
+
+    @cached_property
+    def price_date(self) -> str | None:
+        return self.price_dates[-1] if self.price_dates else self.scenario.price.as_of
+
+    @cached_property
+    def dated(self) -> str:
+        if self.cover.dated:
+            return self.cover.dated
+        dates = [whole_date(r["date"]) for r in self.plan.get("provenance") or () if r.get("date")]
+        return max([*dates, *self.price_dates], default="")
+
+    @cached_property
+    def expires(self) -> str:
+        """Day on which the first price in use turns stale; empty where no price is dated."""
+        if not self.price_dates:
+            return ""
+        return (date.fromisoformat(self.price_dates[0]) + timedelta(days=STALE_AFTER_DAYS)).isoformat()
+
+    @cached_property
+    def requests_per_month(self) -> float | None:
+        """Requests of a month at the simulated rate, around the clock."""
+        rate = self.part("throughput").get("requests_per_s")
+        return rate * SERVICE_S if rate else None
+
+    @cached_property
+    def monthly_range(self) -> tuple[float | None, float | None, float | None]:
+        """The month's bill at the lowest, planned and highest published price of a GPU-hour."""
+        cost = self.part("cost")
+        month = cost.get("usd_per_month")
+        hours = [h for h in cost.get("gpu_hours") or () if h["usd"]]
+        if month is None or not hours:
+            return month, month, month
+        other = self.scenario.price.other_usd_per_hour * HOURS_PER_MONTH
+        low, high = (sum(h[end] / h["usd"] for h in hours) / len(hours) for end in ("low", "high"))
+        return (month - other) * low + other, month, (month - other) * high + other
+
+    def promises(self) -> list[tuple[str, float, float | None]]:
+        """(latency name, promised seconds, predicted seconds at the percentile) of every promise made."""
+        slo = self.scenario.slo
+        made = [(name, getattr(slo, name)) for name in LATENCY_NAMES]
+        return [(name, promise, self.latency(name)) for name, promise in made if promise is not None]
+
+    @cached_property
+    def meets_slo(self) -> bool | None:
+        """Whether every promise holds at its percentile; None where nothing was simulated."""
+        if not self.simulated:
+            return None
+        return not self.errors and all(seen is not None and seen <= promise for _, promise, seen in self.promises())
+
+
+def layout(s: Scenario) -> str:
+    """TP2, TP8 × PP2, TP1 × DP8 EP …"""
+    p = s.parallel
+    parts = [f"TP{p.tensor_parallel_size}"]
+    if p.pipeline_parallel_size > 1:
+        parts.append(f"PP{p.pipeline_parallel_size}")
+    if p.data_parallel_size > 1:
+        parts.append(f"DP{p.data_parallel_size}")
+    return " × ".join(parts) + (" with expert parallelism" if p.enable_expert_parallel else "")
+
+
+def whole_date(text: str) -> str:
+    """An ISO date from one that may lack its day or month: the first of it."""
+    return f"{text}-01-01"[:10] if len(text) == 4 else f"{text}-01"[:10] if len(text) == 7 else text[:10]
+
+
+def per_request(usd_per_hour: float | None, requests_per_s: float | None) -> float | None:
+    """Dollars of one request when this many are served by an hourly bill."""
+    return usd_per_hour / HOUR_S / requests_per_s if usd_per_hour is not None and requests_per_s else None
+
+
+__all__ = ["LATENCY_NAMES", "LATENCY_UNITS", "SCHEMA_VERSION", "Cover", "Subject", "layout", "per_request", "whole_date"]
