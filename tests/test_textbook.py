@@ -97,3 +97,48 @@ def test_int4_halves_the_step() -> None:
     p = plan(INT4)
     assert round(p["roofline"]["decode_step_s"] * 1e3, 2) == 7.56
     assert p["memory"]["kv_pool_bytes_per_gpu"] * 8 == pytest.approx(437.5e9)
+
+
+def test_the_closing_table_of_the_chapter() -> None:
+    from planner import plan as answer
+    from planner import presets
+    from planner.lessons.worked_example import worked_example
+
+    rows = worked_example(answer(presets.load(FP8), "quick"))
+    assert [row.value for row in rows] == [
+        "15.1 ms",
+        "258 KB",
+        "111 sequences",
+        "$1.57",
+        "2 to 3×",
+        "2 to 4×",
+        "$5 to $10 / $25 to $50",
+        "not disclosed",
+    ]
+    assert "258,048 bytes" in rows[1].formula
+    assert "235 GB free / (8,192 × 258,048 bytes)" in rows[2].formula
+    assert all(row.source for row in rows if row.evidence != "unknown")
+
+
+@pytest.mark.parametrize(
+    ("k", "alpha", "tokens", "speedup"),
+    [
+        (2, 0.6, 1.96, 1.78),
+        (2, 0.8, 2.44, 2.22),
+        (2, 0.9, 2.71, 2.46),
+        (4, 0.6, 2.31, 1.92),
+        (4, 0.8, 3.36, 2.80),
+        (4, 0.9, 4.10, 3.41),
+        (8, 0.6, 2.47, 1.77),
+        (8, 0.8, 4.33, 3.09),
+        (8, 0.9, 6.13, 4.38),
+    ],
+)
+def test_speculation_in_a_plan(k: int, alpha: float, tokens: float, speedup: float) -> None:
+    changes = (f"speculative.num_speculative_tokens={k}", f"speculative.acceptance_rate={alpha}")
+    plain_step_s = plan(FP8)["roofline"]["decode_step_s"]
+    speculating = plan(FP8, *changes)
+    row = next(r for r in speculating["roofline"]["batch_table"] if r["batch"] == 64)
+    tokens_per_step = row["decode_tokens_per_s"] * row["decode_step_s"] / 64
+    assert round(tokens_per_step, 2) == tokens
+    assert round(row["decode_tokens_per_s"] / (64 / plain_step_s), 2) == speedup
