@@ -14,7 +14,7 @@ from oracle import Oracle, Pool
 from planner.kv_cache import KvCache
 from planner.roofline import StepShape
 from planner.scenario import Workload
-from planner.scheduler import CANCELLED, FAILED, POLICIES, Limits, Replica, Timeline, simulate
+from planner.scheduler import POLICIES, Limits, Replica, Timeline, simulate
 from planner.workload import Source, requests
 
 
@@ -137,6 +137,6 @@ def assert_same(case: Case) -> Timeline:
     return timeline
 
 
-@pytest.mark.parametrize("seed", range(int(__import__('os').environ.get('N0','0')),int(__import__('os').environ.get('N1','60'))))
+@pytest.mark.parametrize("seed", range(int(__import__("os").environ.get("N0", "0")), int(__import__("os").environ.get("N1", "60"))))
 def test_agrees_with_the_oracle_on_random_scenarios(seed: int) -> None:
     assert_same(random_case(seed))

@@ -1,7 +1,8 @@
 """What users feel and what a fleet delivers, from the timelines of a simulation."""
 
+from planner.metrics.overload import backlog_growth, binding, overloaded
 from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, known, quantiles, t975, t_interval
-from planner.metrics.summary import Latency, Metrics, Run, Throughput, overloaded, promised, settled, summarize
+from planner.metrics.summary import Latency, Metrics, Run, Throughput, promised, settled, summarize
 from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, meets, tpot_s, ttft_s, window
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "Run",
     "Throughput",
     "Window",
+    "backlog_growth",
+    "binding",
     "e2e_s",
     "gaps_s",
     "good_requests",

@@ -88,4 +88,4 @@ def combine(rows: Sequence[np.ndarray]) -> Distribution | None:
     if not len(table):
         return None
     mean, p50, p90, p95, p99 = (float(v) for v in table.mean(axis=0))
-    return Distribution(mean, p50, p90, p95, p99, t_interval(table[:, 3]), t_interval(table[:, 4]))
+    return Distribution(mean, p50, p90, p95, p99, t_interval(table[:, 3].tolist()), t_interval(table[:, 4].tolist()))

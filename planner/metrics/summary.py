@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.metrics.overload import backlog_growth, binding, overloaded
 from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, combine, known, quantiles
 from planner.metrics.window import API_S, Mode, Window, e2e_s, gaps_s, good_requests, tpot_s, ttft_s, window, work
 from planner.scenario import Slo
@@ -77,6 +78,10 @@ class Run:
     """Every promised percentile is known to ±10 % and no queue grows without end."""
     overloaded: bool
     """More arrives than can be served."""
+    backlog_growth: float
+    """Share of arrivals that pile up unserved: demand is 1 / (1 - this) of what can be served."""
+    limited_by: str
+    """What held waiting requests back most: max_num_seqs, kv_cache or max_num_batched_tokens; empty when nothing did."""
     stopped: str = ""
     """Why a replication was given up, if one was."""
 
@@ -114,7 +119,7 @@ def summarize(
         e2e_s=combine([quantiles(e2e_s(w.timeline, api_s)[w.done]) for w in windows]),
         queue_s=combine([quantiles((w.timeline.scheduled_s - w.timeline.arrival_s)[w.done]) for w in windows]),
     )
-    overload = any(overloaded(t) for t in timelines)
+    overload = overloaded(*timelines)
     run = Run(
         mode=mode,
         replications=len(timelines),
@@ -123,6 +128,8 @@ def summarize(
         warmup_s=float(np.mean([w.start_s - w.timeline.arrival_s.min() for w in windows])),
         stable=not overload and (mode == "benchmark" or settled(timelines, slo, api_s)),
         overloaded=overload,
+        backlog_growth=max(0.0, float(np.mean([backlog_growth(t)[0] for t in timelines]))),
+        limited_by=binding(timelines),
         stopped=next((t.stopped for t in timelines if t.stopped), ""),
     )
     return Metrics(latency, _throughput(windows, slo, class_slos, api_s), run)
@@ -188,27 +195,3 @@ def settled(timelines: Sequence[Timeline], slo: Slo, api_s: float = API_S, min_r
         return False
     figures = [promised(t, slo, api_s) for t in timelines]
     return all(known([f[name] for f in figures if name in f]) for name in figures[0])
-
-
-def overloaded(timeline: Timeline) -> bool:
-    """Whether more arrives than can be served.
-
-    Above capacity the wait for a seat grows in a straight line all through the run, below it wanders around a level. So: a line fitted
-    to waits over arrival times explains most of them (r² > 0.6) and rises, from the end of the warm-up to the last arrival, by more
-    than a request takes when it does not wait. Runs that were stopped, or that lose one request in ten to deadlines, count as well.
-    """
-    if timeline.stopped:
-        return True
-    if not len(timeline) or np.mean(timeline.status > FAILED) > 0.1:
-        return len(timeline) > 0
-    w = window(timeline, "planning")
-    seen = w.done
-    if seen.sum() < 20:
-        return False
-    arrival_s, wait_s = timeline.arrival_s[seen], (timeline.scheduled_s - timeline.arrival_s)[seen]
-    if arrival_s.std() == 0 or wait_s.std() == 0:
-        return False
-    r = float(np.corrcoef(arrival_s, wait_s)[0, 1])
-    rise_s = r * float(wait_s.std() / arrival_s.std()) * float(np.ptp(arrival_s))
-    service_s = float((timeline.finish_s - timeline.scheduled_s)[seen].mean())
-    return r > 0.6**0.5 and rise_s > service_s

@@ -32,8 +32,9 @@ class Log:
         if rows:
             self.decode_steps += steps
         if self.recording:
-            for column, value in ((self.decode_sequences, rows), (self.chunk_tokens, chunk_tokens), (self.waiting, waiting)):
-                column.extend([value] * steps)
+            self.decode_sequences.extend([rows] * steps)
+            self.chunk_tokens.extend([chunk_tokens] * steps)
+            self.waiting.extend([waiting] * steps)
 
     def run(self, request: Request, clock: int) -> None:
         """A decode run ends."""
@@ -43,7 +44,7 @@ class Log:
             self.run_last.append(clock)
             self.run_start_s.append(request.run_start_s)
 
-    def engine(self, kv: KvCache, end_s: float) -> EngineLog:
+    def engine(self, kv: KvCache, seats: int, end_s: float) -> EngineLog:
         """Everything so far, frozen."""
         records = None
         if self.recording:
@@ -69,6 +70,7 @@ class Log:
             cached_busy_s=self.cached_busy_s,
             kv_block_s=self.kv_block_s,
             kv_token_s=self.kv_token_s,
+            seats=seats,
             total_blocks=kv.total_blocks,
             block_size=kv.block_size,
             end_s=end_s,

@@ -56,6 +56,7 @@ class Replica:
         """Where the next step starts at the earliest."""
         self.outstanding_tokens = 0
         """Prompt and output tokens of the requests it has not ended yet."""
+        self.seats = limits.seats
         self.queue = Queue()
         self.running: dict[Request, None] = {}  # in order of admission; each has a seat and KV blocks, and stands in one of:
         self.loading: list[tuple[float, int, Request]] = []  # heap: its prefix is on the way from an offload tier
@@ -111,7 +112,7 @@ class Replica:
             return max(self.now_s, self.loading[0][0])
         if not len(self.queue):
             return inf
-        timeout_s, missing = self.limits.static_timeout_s, self.limits.seats - self.queue.waiting
+        timeout_s, missing = self.limits.static_timeout_s, self.seats - self.queue.waiting
         if timeout_s and missing > len(self.queue.arriving):
             return max(self.now_s, min(r.arrival_s for r in self.queue) + timeout_s)
         if timeout_s and missing > 0:
@@ -151,7 +152,7 @@ class Replica:
 
     def log(self) -> EngineLog:
         """Sums, and records if kept, over the steps so far."""
-        return self._log.engine(self.kv, self.now_s)
+        return self._log.engine(self.kv, self.seats, self.now_s)
 
     # One step.
 
@@ -218,41 +219,42 @@ class Replica:
         """Steps that only decode. The plan stays what it is until something happens, so they run on, touching no request, until an
         appointment, an arrival to see, a deadline, the end of a fetch, a want of blocks, or `until`. (A step that took a preemption
         admits nobody, so the one after it needs a plan of its own.)"""
-        batch, kv, log, growth, decode = self.batch, self.kv, self._log, self.batch.growth, self.step_time.decode
-        clock, now_s, start_s = batch.clock, self.now_s, self.now_s
-        context, windowed = batch.context_tokens, batch.windowed_context_tokens
-        output_s = block_s = token_s = 0.0
-        used_blocks, first_clock = kv.used_blocks, clock
-        lag = self.limits.async_scheduling
+        batch, kv, log = self.batch, self.kv, self._log
+        sequences, tokens_per_step, windowed_per_step = batch.sequences, batch.tokens_per_step, batch.windowed_tokens_per_step
+        context, windowed, clock = batch.context_tokens, batch.windowed_context_tokens, batch.clock
+        decode, due_at, appointments = self.step_time.decode, batch.growth.due, batch.appointments
+        recording, add_end, add_seconds, add_used = log.recording, log.end_s.append, log.seconds.append, log.kv_used_blocks.append
+        now_s, used_blocks, lag = self.now_s, kv.used_blocks, self.limits.async_scheduling
         arrival_s = self.queue.arriving[0].arrival_s if self.queue.arriving else inf
         until = min([until, *(heap[0][0] for heap in (self.loading, self._deadlines) if heap)])
+        output_s = block_s = token_s = 0.0
         for _ in range(self.max_steps - log.steps):
             start_s = now_s
-            seconds = decode(batch.sequences, context, windowed)
+            seconds = decode(sequences, context, windowed)
             now_s += seconds
             output_s += seconds
             block_s += used_blocks * seconds
             token_s += context * seconds
-            if log.recording:
-                log.end_s.append(now_s)
-                log.seconds.append(seconds)
-                log.kv_used_blocks.append(used_blocks)
+            if recording:
+                add_end(now_s)
+                add_seconds(seconds)
+                add_used(used_blocks)
             clock += 1
-            context += batch.tokens_per_step
-            windowed += batch.windowed_tokens_per_step
-            if clock in batch.appointments or now_s >= until or (start_s if lag else now_s) >= arrival_s:
+            context += tokens_per_step
+            windowed += windowed_per_step
+            if clock in appointments or now_s >= until or (start_s if lag else now_s) >= arrival_s:
                 break
-            due = growth.due(clock)
+            due = due_at(clock)
             if due:
                 if due > kv.free_blocks:
                     break
                 kv.take(due)
-                growth.took(due)
+                batch.growth.took(due)
                 used_blocks += due
         log.output_busy_s += output_s
         log.kv_block_s += block_s
         log.kv_token_s += token_s
-        log.alike(clock - first_clock, batch.sequences, len(self.lingering), 0, self.queue.waiting)
+        log.alike(clock - batch.clock, sequences, len(self.lingering), 0, self.queue.waiting)
         batch.clock, batch.context_tokens, batch.windowed_context_tokens = clock, context, windowed
         self.now_s, self._last_start_s = now_s, start_s
 
@@ -286,7 +288,7 @@ class Replica:
     @property
     def free_seats(self) -> int:
         """Sequences that may still join."""
-        return self.limits.seats - len(self.running) - len(self.lingering)
+        return self.seats - len(self.running) - len(self.lingering)
 
     def make_room(self) -> bool:
         """Give every decoding sequence the block its next token may need. False when that took a preemption."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,12 @@ class StepRecords:
     run_start_s: np.ndarray
     """When the token before the run's first decode step was emitted, s."""
 
+    def between(self, start_s: float, end_s: float) -> dict[str, np.ndarray]:
+        """The steps that end in a stretch of time, as columns ready for a chart (runs left out)."""
+        first, last = np.searchsorted(self.end_s, (start_s, end_s), side="right")
+        names = ("end_s", "seconds", "decode_sequences", "chunk_tokens", "kv_used_blocks", "waiting")
+        return {name: getattr(self, name)[first:last] for name in names}
+
     @property
     def decode_end_s(self) -> np.ndarray:
         """End times of the steps that decode, s."""
@@ -57,6 +64,8 @@ class EngineLog:
     """∫ blocks in use dt over busy time."""
     kv_token_s: float
     """∫ tokens in KV dt over busy time, a shared one counted once per sequence."""
+    seats: int
+    """Sequences that may run at once."""
     total_blocks: int
     block_size: int
     end_s: float
@@ -141,7 +150,7 @@ class Ledger:
     """Collects requests as they end, as columns, so that a request object lives no longer than its request."""
 
     def __init__(self) -> None:
-        self._columns = {name: array(TYPECODES.get(name, "d")) for name in COLUMNS}
+        self._columns: dict[str, array[Any]] = {name: array(TYPECODES.get(name, "d")) for name in COLUMNS}
         self._reasons: dict[str, None] = {}
 
     def add(self, request: Request) -> None:

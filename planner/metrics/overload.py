@@ -1,0 +1,67 @@
+"""Overload is an answer: does the queue grow without end, how fast, and what holds it back?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.metrics.statistics import t_interval
+from planner.metrics.window import window
+from planner.scheduler import CANCELLED, Timeline
+
+LOST = 0.1
+"""Share of requests lost to deadlines above which a system is overloaded whatever its queue looks like."""
+
+
+def backlog_growth(timeline: Timeline) -> tuple[float, float]:
+    """How much longer the queue gets with every arrival, and r² of the straight line through it.
+
+    Below capacity the queue wanders around a level, above it grows by 1 − capacity / demand a request. The line is fitted to the queue
+    met by each request that arrives after the warm-up. A batch that comes all at once has no growth to speak of.
+    """
+    if len(timeline) < 20 or np.ptp(timeline.arrival_s) == 0:
+        return 0.0, 0.0
+    arrival_s = np.sort(timeline.arrival_s)
+    left_s = np.where(np.isfinite(timeline.scheduled_s), timeline.scheduled_s, timeline.finish_s)
+    queue = np.arange(1, len(arrival_s) + 1) - np.searchsorted(np.sort(left_s), arrival_s, side="right")
+    queue = queue[arrival_s >= window(timeline, "planning").start_s]
+    if len(queue) < 10 or queue.std() == 0:
+        return 0.0, 0.0
+    place = np.arange(len(queue))
+    r = float(np.corrcoef(place, queue)[0, 1])
+    return r * float(queue.std() / place.std()), r * r
+
+
+def overloaded(*timelines: Timeline) -> bool:
+    """Whether more arrives than can be served, judged from one run or from several.
+
+    Runs that were stopped or that lose one request in ten to deadlines are. Otherwise the backlog must grow along a line: by 5 % of
+    arrivals in a single run, by 2 % on average over replications whose interval stays above zero.
+    """
+    if any(t.stopped or (len(t) and np.mean(t.status >= CANCELLED) > LOST) for t in timelines):
+        return True
+    growth, fit = zip(*(backlog_growth(t) for t in timelines), strict=True)
+    interval = t_interval(growth)
+    if interval is None:
+        return growth[0] > 0.05 and fit[0] > 0.7
+    return interval[0] > 0 and float(np.mean(growth)) > 0.02 and float(np.mean(fit)) > 0.5
+
+
+def binding(timelines: Sequence[Timeline]) -> str:
+    """What most held requests back in the steps that left some waiting; empty when none waited or steps were not recorded."""
+    held = {"max_num_seqs": 0, "kv_cache": 0, "max_num_batched_tokens": 0}
+    steps = 0
+    for timeline in timelines:
+        for engine in timeline.engines:
+            records = engine.records
+            if records is None:
+                continue
+            waits = records.waiting > 0
+            seats = waits & (records.decode_sequences + (records.chunk_tokens > 0) >= engine.seats)
+            full = waits & ~seats & (records.kv_used_blocks >= 0.9 * engine.total_blocks)
+            held["max_num_seqs"] += int(seats.sum())
+            held["kv_cache"] += int(full.sum())
+            held["max_num_batched_tokens"] += int((waits & ~seats & ~full).sum())
+            steps += len(waits)
+    return max(held, key=lambda name: held[name]) if sum(held.values()) > 0.01 * steps else ""
