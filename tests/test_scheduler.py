@@ -132,7 +132,7 @@ def assert_same(case: Case) -> Timeline:
     assert records.chunk_tokens.tolist() == chunk_tokens.tolist()
     assert records.kv_used_blocks.tolist() == used.tolist()
     assert replica.kv.used_blocks == 0
-    assert not replica.batch.appointments
+    assert not replica._scheduler.batch.appointments
     assert replica.outstanding_tokens == 0
     return timeline
 
