@@ -49,6 +49,42 @@ class Behaviour:
     """Requests served at once; more wait in a queue."""
 
 
+@dataclass
+class Truth:
+    """When this server did what, on the clock that the client uses too."""
+
+    received_s: float
+    first_s: float = 0.0
+    answer_s: float = 0.0
+    last_s: float = 0.0
+    tokens: int = 0
+
+    def sent(self, thinking: bool, tokens: int) -> None:
+        """Note that an event with tokens leaves now."""
+        now_s = time.perf_counter()
+        self.first_s = self.first_s or now_s
+        self.last_s = now_s
+        self.tokens += tokens
+        if not thinking:
+            self.answer_s = self.answer_s or now_s
+
+    @property
+    def ttft_s(self) -> float:
+        return self.first_s - self.received_s
+
+    @property
+    def ttft_answer_s(self) -> float:
+        return self.answer_s - self.received_s
+
+    @property
+    def e2e_s(self) -> float:
+        return self.last_s - self.received_s
+
+    @property
+    def tpot_s(self) -> float:
+        return (self.last_s - self.first_s) / (self.tokens - 1)
+
+
 class Server:
     """A context manager: `with Server(Behaviour()) as server: … server.url`."""
 
@@ -56,6 +92,7 @@ class Server:
         self.behaviour = behaviour
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.truths: list[Truth] = []
         self.cache: set[str] = set()
         self.lock = threading.Lock()
         self.gate = threading.Semaphore(behaviour.slots) if behaviour.slots else None
@@ -93,7 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
             state.bodies.append(body)
             state.headers.append({k.lower(): v for k, v in self.headers.items()})
             status = behaviour.statuses.pop(0) if behaviour.statuses else None
-        if self.path not in (f"{behaviour.prefix}/chat/completions", "/v1/messages"):
+            self.truth = Truth(time.perf_counter())
+        if self.path.split("?")[0] not in (f"{behaviour.prefix}/chat/completions", "/v1/messages"):
             return self._refuse(404, "no such path", {})
         if status is not None and status[0] != 200:
             key = self.headers.get("authorization") or self.headers.get("x-api-key")
@@ -106,8 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(body)
 
     def _answer(self, body: dict[str, Any]) -> None:
+        with self.server_state.lock:
+            self.server_state.truths.append(self.truth)
         try:
-            if self.path.endswith("/messages"):
+            if self.path.split("?")[0].endswith("/messages"):
                 self._anthropic(body)
             else:
                 self._openai(body)
@@ -199,6 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(behaviour.gap_s)
             if kind == "thinking" and behaviour.thinking_field == "hidden":
                 continue
+            self.truth.sent(kind == "thinking", len(text.split()))
             if behaviour.thinking_field == "tags":
                 if kind == "thinking" and not opened:
                     text, opened = "<think>" + text, True
@@ -244,6 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
                 block = kind
                 start = {"type": "thinking", "thinking": ""} if kind == "thinking" else {"type": "text", "text": ""}
                 self._send({"type": "content_block_start", "index": 0, "content_block": start}, "content_block_start")
+            self.truth.sent(kind == "thinking", len(text.split()))
             delta = {"type": "thinking_delta", "thinking": text} if kind == "thinking" else {"type": "text_delta", "text": text}
             self._send({"type": "content_block_delta", "index": 0, "delta": delta}, "content_block_delta")
         if behaviour.error_in_stream_after is not None:

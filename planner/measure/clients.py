@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from planner.measure.prompts import Prompt
 from planner.measure.records import Experiment, Request
@@ -30,7 +30,7 @@ LONGEST_WAIT_S = 60.0
 LONGEST_MESSAGE = 240
 NO_KEY = "none"
 """Sent where the environment holds no key: local servers want a header, not a secret."""
-SECRET = re.compile(r"(?i)(\bBearer\s+\S+|\b(sk|key|pk|rk|gsk|hf|xai)[-_][A-Za-z0-9_\-*.]{6,})")
+SECRET = re.compile(r"(?i)(\b(?:Bearer|Basic)\s+\S+|\b(sk|key|pk|rk|gsk|hf|xai)[-_][A-Za-z0-9_\-*.]{6,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,8 @@ class Client:
             raise InputError(f"measuring needs the {name} client, which is not installed; run `pip install {name}`") from None
         kind = self._errors.AsyncOpenAI if name == "openai" else self._errors.AsyncAnthropic
         # Retries are counted here, so the client must not hide any.
-        return kind(api_key=self._key, base_url=base_url, max_retries=0, timeout=self.endpoint.timeout_s)
+        query = dict(parse_qsl(urlsplit(self.endpoint.base_url).query))
+        return kind(api_key=self._key, base_url=base_url, default_query=query or None, max_retries=0, timeout=self.endpoint.timeout_s)
 
     @property
     def elapsed_s(self) -> float:
@@ -274,8 +275,9 @@ class Client:
 
 def _paths(endpoint: Endpoint) -> list[str]:
     """Base addresses to try: the one given, with or without the `/v1` that the two clients want differently."""
-    url = endpoint.base_url.rstrip("/")
-    path = urlsplit(url).path.rstrip("/")
+    parts = urlsplit(endpoint.base_url)
+    path = parts.path.rstrip("/")
+    url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
     if endpoint.api == "anthropic":
         return [url.removesuffix("/v1")]
     return [url] if path else [f"{url}/v1", url]

@@ -7,11 +7,13 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from planner.measure import charts
 from planner.measure.experiment import Run
-from planner.measure.rows import to_csv
+from planner.measure.rows import to_csv, with_context
 from planner.measure.summary import document, rows
 from planner.problems import InputError
 
@@ -26,7 +28,7 @@ class Journal:
     written at the end. The first path that cannot be written is wrong input; one that fails later is told once and skipped.
     """
 
-    def __init__(self, paths: list[Path], predicted: charts.Predict | None = None) -> None:
+    def __init__(self, paths: list[Path], predicted: charts.Predict | None = None, context: Mapping[str, Any] | None = None) -> None:
         for path in paths:
             if path.suffix.lower() not in SUFFIXES:
                 raise InputError(f"--out {str(path)!r} ends in {path.suffix or 'nothing'}; choose one of {', '.join(SUFFIXES)}")
@@ -35,6 +37,7 @@ class Journal:
         self._tables = [path for path in paths if not charts.is_chart(path)]
         self._charts = [path for path in paths if charts.is_chart(path)]
         self._predicted = predicted
+        self._context = dict(context or {})
         self._next_s = 0.0
         self._told: set[Path] = set()
 
@@ -43,7 +46,7 @@ class Journal:
         now_s = time.monotonic()
         if run.finished or run.stopped or now_s >= self._next_s:
             for path in self._tables:
-                self._try(path, table_text(path, run))
+                self._try(path, table_text(path, run, self._context))
             spent_s = time.monotonic() - now_s
             self._next_s = now_s + spent_s / SHARE_OF_TIME
 
@@ -68,13 +71,13 @@ class Journal:
 SUFFIXES = (".json", ".jsonl", ".csv", ".svg", ".html")
 
 
-def table_text(path: Path, run: Run) -> str:
+def table_text(path: Path, run: Run, context: Mapping[str, Any] | None = None) -> str:
     """The run in the format of the file's suffix."""
     if path.suffix.lower() == ".csv":
-        return to_csv(rows(run))
+        return to_csv(with_context(rows(run), context or {}))
     if path.suffix.lower() == ".jsonl":
         return "".join(json.dumps(request.to_dict()) + "\n" for request in run.requests)
-    return json.dumps(document(run), indent=1) + "\n"
+    return json.dumps(document(run, context), indent=1) + "\n"
 
 
 def write_whole(path: Path, content: str) -> None:

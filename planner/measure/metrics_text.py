@@ -114,9 +114,7 @@ def facts(text: str, before: str | None = None, seconds: float | None = None) ->
             raise InputError("two snapshots need the seconds between them; give a number above 0")
         now = _difference(old, now)
     else:
-        notes.append(
-            "One snapshot holds everything since the server started; paste a second one to leave out older traffic and to get a rate."
-        )
+        notes.append("One snapshot holds all traffic since the server started; a second one leaves that out and tells a rate.")
     reader = _Reader(engine, now)
     return reader.read(seconds if before is not None else None, notes)
 
@@ -139,7 +137,7 @@ def parse(text: str) -> tuple[Literal["vllm", "sglang"], Snapshot]:
     engine = max(found, key=lambda e: len(found[e]))
     if not found[engine]:
         raise InputError(
-            "the text holds no line like `vllm:num_requests_running{…} 3` or `sglang:num_running_reqs{…} 3`; paste the server's /metrics page"
+            "the text holds no metric of vLLM or SGLang (a line like `vllm:num_requests_running{…} 3`); paste the server's /metrics page"
         )
     return engine, found[engine]
 

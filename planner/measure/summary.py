@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from planner.measure.experiment import Run
 from planner.measure.records import Request, distribution
-from planner.measure.rows import Row, row
+from planner.measure.rows import Row, row, with_context
 from planner.units import MS
 
 
-def document(run: Run) -> dict[str, Any]:
-    """The whole run as JSON: `requests`, `summary`, `rows` and what was asked. It holds no key and no prompt text."""
+def document(run: Run, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The whole run as JSON: `requests`, `summary`, `rows` and what was asked. It holds no key and no prompt text.
+
+    `context` holds columns that only the user knows (engine, gpu, tp, …).
+    """
     options = run.options
     return {
         "schema": "planner-measure/1",
@@ -33,7 +36,7 @@ def document(run: Run) -> dict[str, Any]:
         },
         "requests": [request.to_dict() for request in run.requests],
         "summary": summarize(run),
-        "rows": rows(run),
+        "rows": with_context(rows(run), context or {}),
     }
 
 

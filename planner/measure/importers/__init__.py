@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,24 @@ DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueE
 
 def read(path: Path) -> list[Row]:
     """The rows of a result file, of any supported tool."""
+    return from_text(text_of(path), path.name)
+
+
+def is_metrics(path: Path) -> bool:
+    """The file is Prometheus text rather than a benchmark result."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            head = file.read(200_000)
+    except OSError:
+        return False
+    return re.search(r"^(# (HELP|TYPE) |(vllm|sglang)[:_]\w+(\{| ))", head, re.MULTILINE) is not None and head.lstrip()[:1] not in (
+        "{",
+        "[",
+    )
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, refused with one sentence when missing, too large or not text."""
     try:
         if not path.is_file():
             raise InputError(f"{str(path)!r} is not a file; give the result file of {TOOLS}")
@@ -43,12 +62,11 @@ def read(path: Path) -> list[Row]:
             raise InputError(
                 f"{str(path)!r} has {path.stat().st_size:,} bytes; the limit is {LARGEST_FILE_BYTES:,}; import its summary instead"
             )
-        text = path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is not UTF-8 text; give the JSON, CSV or printed result of {TOOLS}") from None
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
-    return from_text(text, path.name)
 
 
 def from_text(text: str, name: str) -> list[Row]:

@@ -1,0 +1,340 @@
+"""measure, import, check: what a server really does, on the command line.
+
+Each function leaves an exit status: 0 answered, 1 a check that did not pass or a run that measured nothing, 130 stopped by
+the user after keeping what was measured. Wrong input raises InputError, which the command line turns into 2 and one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.problems import InputError
+from planner.scenario import Scenario, parse
+from planner.units import MS
+
+LoadScenario = Callable[[str], Scenario]
+STOPPED = 130
+CONTEXT = ("engine", "engine_version", "gpu", "n_gpu", "tp", "pp", "dp", "weight_precision", "kv_precision", "spec_decode")
+
+
+def add_commands(commands: Any, load_scenario: LoadScenario | None = None) -> None:
+    """Add the three commands to a subparsers object. `load_scenario` reads `--plan` (preset, file, link); without it, only files."""
+    measure = commands.add_parser("measure", help="measure a live endpoint", description=measure_help())
+    add_measure_arguments(measure)
+    measure.set_defaults(run=run_measure, load_scenario=load_scenario)
+    imported = commands.add_parser(
+        "import", help="benchmark results or /metrics text as measured rows", description="Read results of other tools as measured rows."
+    )
+    add_import_arguments(imported)
+    imported.set_defaults(run=run_import, load_scenario=load_scenario)
+    check = commands.add_parser(
+        "check", help="benchmark results against a plan's bands", description="Pass or fail for each band of a plan."
+    )
+    add_check_arguments(check)
+    check.set_defaults(run=run_check)
+
+
+def measure_help() -> str:
+    """What the measure command does, for its help page."""
+    return (
+        "Stream prompts of several lengths, one at a time, then a repeated prefix, then an optional bounded load, and report TTFT, TPOT, "
+        "tokens per second and cached tokens. The key comes from OPENAI_API_KEY or ANTHROPIC_API_KEY; local servers need none."
+    )
+
+
+def add_measure_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `measure`."""
+    parser.add_argument("--base-url", required=True, help="address of the endpoint, e.g. http://localhost:8000/v1")
+    parser.add_argument("--model", required=True, help="model name as the server knows it")
+    parser.add_argument("--api", choices=("openai", "anthropic"), default="openai", help="which dialect the endpoint speaks")
+    parser.add_argument("--prompt-lengths", default="50,500,5000", metavar="N,N,…", help="prompt tokens to aim at (default 50,500,5000)")
+    parser.add_argument("--repeats", type=int, default=5, help="requests of each length (default 5)")
+    parser.add_argument("--max-tokens", type=int, default=256, help="longest answer, tokens (default 256)")
+    parser.add_argument("--no-prefix", action="store_true", help="leave out the repeated-prefix experiment")
+    parser.add_argument("--concurrency", type=int, help="then a closed loop with this many clients")
+    parser.add_argument("--rate", type=float, help="or an open loop with Poisson arrivals, requests per second")
+    parser.add_argument("--duration", type=float, default=30.0, help="seconds in which load requests are sent (default 30)")
+    parser.add_argument("--load-prompt-length", type=int, help="prompt tokens of the load run (default: the middle length)")
+    parser.add_argument("--max-requests", type=int, default=2000, help="most load requests (default 2,000)")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one whole answer (default 120)")
+    parser.add_argument("--retries", type=int, default=2, help="further attempts when the server turns a request away with 429 (default 2)")
+    parser.add_argument("--extra-body", default="{}", metavar="JSON", help="further fields of each request, e.g. '{\"ignore_eos\": true}'")
+    parser.add_argument("--seed", type=int, help="seed of prompts and arrivals; the default draws one, so that no prefix cache knows them")
+    parser.add_argument("--plan", metavar="SCENARIO", help="lay the results over the plan of this scenario")
+    kept = "keep results in this file while measuring: .json .jsonl .csv, plots at the end: .svg .html .vl.json; may be repeated"
+    parser.add_argument("--out", action="append", default=[], type=Path, metavar="FILE", help=kept)
+    parser.add_argument("--json", action="store_true", help="print JSON: requests, summary, rows")
+    add_context(parser)
+
+
+def add_context(parser: argparse.ArgumentParser) -> None:
+    """What only the user knows of the server; it goes into the rows."""
+    for name in CONTEXT:
+        parser.add_argument(f"--{name.replace('_', '-')}", help=f"{name} of the measured rows")
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `import`."""
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="results of a benchmark tool, a CSV like measured.csv, or /metrics text"
+    )
+    parser.add_argument("--plan", metavar="SCENARIO", help="lay the rows over the plan of this scenario")
+    parser.add_argument("--calibrate", type=Path, metavar="FILE.json", help="with --plan: write the scenario with the offered calibration")
+    parser.add_argument("--before", type=Path, metavar="FILE", help="earlier /metrics text of the same server")
+    parser.add_argument("--seconds", type=float, help="seconds between the two /metrics texts")
+    parser.add_argument("--out", type=Path, metavar="FILE.csv", help="write the rows as CSV in the columns of measured.csv")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_context(parser)
+
+
+def add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `check`."""
+    parser.add_argument("plan", type=Path, metavar="PLAN.json", help="plan made by `plan … --json`")
+    parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="results of a benchmark tool or of measure")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run_measure(arguments: argparse.Namespace) -> int:
+    """Measure an endpoint."""
+    from planner.measure import compare, predict
+    from planner.measure.clients import Endpoint
+    from planner.measure.experiment import Options, Run, measure
+    from planner.measure.journal import Journal, fallback
+    from planner.measure.summary import document
+
+    scenario = _scenario(arguments)
+    endpoint = Endpoint(
+        base_url=arguments.base_url,
+        model=arguments.model,
+        api=arguments.api,
+        max_tokens=_between("--max-tokens", arguments.max_tokens, 1, 1_000_000),
+        timeout_s=_between("--timeout", arguments.timeout, 0.001, 86_400),
+        retries=_between("--retries", arguments.retries, 0, 100),
+        extra_body=_object("--extra-body", arguments.extra_body),
+    )
+    options = Options(
+        prompt_lengths=_lengths(arguments.prompt_lengths),
+        repeats=arguments.repeats,
+        prefix=not arguments.no_prefix,
+        concurrency=arguments.concurrency,
+        rate=arguments.rate,
+        duration_s=arguments.duration,
+        load_prompt_tokens=arguments.load_prompt_length,
+        max_requests=arguments.max_requests,
+        seed=arguments.seed,
+    )
+    context = _context(arguments, scenario)
+    kept = fallback() if not arguments.out else None
+    journal = Journal(
+        arguments.out or [kept], (lambda tokens, out: predict.by_length(scenario, tokens, out)) if scenario else None, context
+    )
+    show = _progress(options) if sys.stderr.isatty() else None
+
+    def on_result(run: Run) -> None:
+        journal.save(run)
+        if show:
+            show(run)
+
+    try:
+        run = measure(endpoint, options, on_result)
+        found = document(run, context)
+        if scenario and any(r.ok for r in run.requests):
+            found["comparison"] = compare.compare(found["rows"], scenario).to_dict()
+        journal.finish(run)
+    finally:
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print("\n".join(_measured_lines(found)))
+    if run.stopped:
+        return STOPPED
+    return 0 if found["summary"]["ok"] else 1
+
+
+def run_import(arguments: argparse.Namespace) -> int:
+    """Read results of other tools, and compare them with a plan where one is named."""
+    from planner.measure import compare, importers, metrics_text
+    from planner.measure.journal import write_whole
+    from planner.measure.rows import to_csv, with_context
+
+    texts = [path for path in arguments.files if importers.is_metrics(path)]
+    if texts:
+        if len(arguments.files) > 1:
+            raise InputError(f"{texts[0].name} is /metrics text; import it alone, with --before for an earlier one")
+        before = importers.text_of(arguments.before) if arguments.before else None
+        facts = metrics_text.facts(importers.text_of(texts[0]), before, arguments.seconds)
+        print(json.dumps(facts.to_dict() | {"workload": facts.workload(), "speculative": facts.speculative()}, indent=1))
+        return 0
+    scenario = _scenario(arguments)
+    rows = with_context((row for path in arguments.files for row in importers.read(path)), _context(arguments, scenario))
+    found: dict[str, Any] = {"rows": rows}
+    if scenario is not None:
+        findings = compare.compare(rows, scenario)
+        found["comparison"] = findings.to_dict()
+        if arguments.calibrate is not None:
+            if findings.calibration is None:
+                raise InputError("no row holds TPOT, so there is no calibration to write; import results with time per output token")
+            calibrated = scenario.model_copy(update={"calibration": findings.calibration})
+            write_whole(arguments.calibrate, json.dumps(calibrated.model_dump(mode="json"), indent=1) + "\n")
+    elif arguments.calibrate is not None:
+        raise InputError("--calibrate needs --plan SCENARIO: the factor is measured over predicted time")
+    if arguments.out is not None:
+        write_whole(arguments.out, to_csv(rows))
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    elif scenario is not None:
+        print("\n".join(_comparison_lines(found["comparison"])))
+    else:
+        print(to_csv(rows), end="")
+    return 0
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Pass or fail for each band of a plan; status 1 when one failed."""
+    from planner.measure import importers
+    from planner.measure.check import check
+
+    plan = _object(str(arguments.plan), importers.text_of(arguments.plan))
+    checked = check(plan, [row for path in arguments.results for row in importers.read(path)])
+    if arguments.json:
+        print(json.dumps(checked.to_dict(), indent=1))
+    else:
+        rows = ([v.status, v.point, v.metric, v.statistic, _si(v.measured), _si(v.low), _si(v.high), v.note] for v in checked.verdicts)
+        print("\n".join(_table(["result", "load", "metric", "statistic", "measured", "low", "high", ""], rows)))
+        print(checked.sentence)
+    return 0 if checked.passed else 1
+
+
+def _scenario(arguments: argparse.Namespace) -> Scenario | None:
+    if arguments.plan is None:
+        return None
+    load = getattr(arguments, "load_scenario", None) or scenario_from_file
+    return load(arguments.plan)
+
+
+def scenario_from_file(text: str) -> Scenario:
+    """The scenario of a scenario file or of a plan file."""
+    from planner.measure import importers
+
+    data = _object(text, importers.text_of(Path(text)))
+    return parse(data["scenario"] if isinstance(data.get("scenario"), dict) else data)
+
+
+def _context(arguments: argparse.Namespace, scenario: Scenario | None) -> dict[str, Any]:
+    """What is known of the server: the user's words first, then the scenario's."""
+    said = {name: getattr(arguments, name) for name in CONTEXT if getattr(arguments, name) is not None}
+    if scenario is None:
+        return said
+    return {
+        "engine": scenario.engine.name,
+        "engine_version": scenario.engine.version,
+        "gpu": scenario.hardware.gpu,
+        "n_gpu": scenario.gpus,
+        "tp": scenario.parallel.tensor_parallel_size,
+        "pp": scenario.parallel.pipeline_parallel_size,
+        "dp": scenario.parallel.data_parallel_size,
+        "weight_precision": scenario.precision.weights,
+        "kv_precision": scenario.precision.kv_cache,
+        "spec_decode": scenario.speculative.method if scenario.speculative else "none",
+    } | said
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"--prompt-lengths {text[:60]!r} is no list of whole numbers; write for example 50,500,5000") from None
+
+
+def _between(name: str, value: Any, low: float, high: float) -> Any:
+    if not low <= value <= high:
+        raise InputError(f"{name} is {value:g}; give a number from {low:g} to {high:g}")
+    return value
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{name} is not JSON ({getattr(error, 'msg', 'nested too deeply')}); give an object in braces") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{name} holds a JSON {type(found).__name__}; give an object in braces")
+    return found
+
+
+def _progress(options: Any) -> Callable[[Any], None]:
+    expected = len(options.prompt_lengths) * options.repeats
+
+    def show(run: Any) -> None:
+        failed = sum(not r.ok for r in run.requests)
+        told = f"{len(run.requests)} requests ({expected} of the length sweep), {failed} failed"
+        print(f"\r{told:<70}", end="\n" if run.finished or run.stopped else "", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _measured_lines(found: dict[str, Any]) -> Iterable[str]:
+    summary = found["summary"]
+    yield f"{found['endpoint']['model']} at {found['endpoint']['base_url']}, {found['date']}"
+    rows = []
+    for group in summary["by_prompt_length"]:
+        figures = [_ms(group[name]["p50"]) for name in ("ttft_s", "ttft_answer_s", "tpot_s")]
+        speed = group["tokens_per_s"]["p50"]
+        rows.append([_whole(group["prompt_tokens"]), group["n"], group["failed"], *figures, _si(speed), _whole(group["cached_tokens"])])
+    head = ["prompt tokens", "n", "failed", "TTFT p50", "answer p50", "TPOT p50", "tokens/s", "cached tokens"]
+    yield from _table(head, rows)
+    if summary["prefix"]:
+        yield summary["prefix"]["sentence"]
+    if load := summary["load"]:
+        speeds = f"{_si(load['requests_per_s'])} requests/s, {_si(load['output_tokens_per_s'])} output tokens/s"
+        tails = f"TTFT p99 {_ms(load['ttft_s']['p99'])}, TPOT p99 {_ms(load['tpot_s']['p99'])}"
+        yield f"Load, {load['kind']} {load['value']:g}: {load['n']} answers, {load['failed']} failed, {speeds}, {tails}"
+    for error in summary["errors"]:
+        yield f"{error['count']} × {error['error']}"
+    if summary["retries"]:
+        yield f"{summary['retries']} attempts were turned away and repeated after {summary['retry_wait_s']:.1f} s in all"
+    yield from summary["notes"]
+    if "comparison" in found:
+        yield from _comparison_lines(found["comparison"])
+
+
+def _comparison_lines(comparison: dict[str, Any]) -> Iterable[str]:
+    rows = (
+        [c["row"][-40:], c["metric"], _si(c["measured"]), _si(c["low"]), _si(c["high"]), "in band" if c["agrees"] else f"{c['error']:+.0%}"]
+        for c in comparison["rows"]
+    )
+    yield from _table(["row", "metric", "measured", "low", "high", "plan against measured"], rows)
+    for part in comparison["components"]:
+        ratio = f" (measured / planned {part['ratio']:.2f})" if part["ratio"] else ""
+        yield f"{part['name']}: {part['verdict']}{ratio}; {part['how']}"
+    for skipped in comparison["skipped"]:
+        yield f"left out {skipped['row']}: {skipped['reason']}"
+    yield comparison["sentence"]
+    if comparison["calibration"]:
+        yield f"One factor on step time would bring decode onto the plan: {comparison['calibration']['factor']:.3f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _ms(value_s: float | None) -> str:
+    return "–" if value_s is None else f"{value_s / MS:.4g} ms"
+
+
+def _si(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _whole(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
