@@ -11,6 +11,7 @@ from planner.export.loadtest import Load
 from planner.export.subject import Subject
 from planner.measure.bands import UNSTATED_BAND, band
 from planner.problems import InputError
+from planner.scenario import mean_length
 
 TEST_SHARES = (0.5, 1.0, 1.2)
 METRICS = (("ttft", "ttft_s", "s", "TTFT"), ("tpot", "tpot_s", "ms", "TPOT"))
@@ -23,16 +24,16 @@ class Expectation:
     """One figure of a benchmark result and where it must lie, SI units."""
 
     metric: str
-    """ttft, tpot or request_throughput."""
+    """ttft, tpot or throughput (output tokens per second)."""
     statistic: str
     """mean, p50, p95 …"""
     words: str
     unit: str
     """How it is shown."""
     predicted: float
-    low: float | None
-    """None where being better is no failure."""
-    high: float | None
+    low: float
+    high: float
+    """A figure on the better side of the band passes too."""
     why: str
 
 
@@ -63,8 +64,8 @@ def points(s: Subject) -> tuple[Point, ...]:
             plan = {"latency": at.latency, "throughput": at.throughput, "confidence": {"bands": at.bands or None}}
         else:
             continue
-        expect = (*_latencies(s, plan, share), *_throughput(plan, s, share))
         load = loadtest.load(s.scenario, share)
+        expect = (*_latencies(s, plan, share), *_throughput(s, plan, load))
         found.append(Point(f"{share:.0%} of the plan", f"load-{share * 100:.0f}", share, load, expect))
     return tuple(found)
 
@@ -80,29 +81,34 @@ def _latencies(s: Subject, plan: Mapping[str, Any], share: float) -> list[Expect
             high, why = stated.high, "the plan's band" if stated.stated else f"±{UNSTATED_BAND:.0%}, for want of a stated band"
             promise = getattr(s.scenario.slo, name)
             if share <= 1.0 and statistic == s.percentile and promise is not None and stated.mean <= promise < high:
-                high, why = promise, "the promise, tighter than the band"
-            found.append(Expectation(metric, statistic, f"{words} {statistic}", unit, stated.mean, None, high, why))
+                high, why = promise, "up to the promise, tighter than the band"
+            found.append(Expectation(metric, statistic, f"{words} {statistic}", unit, stated.mean, min(stated.low, high), high, why))
     return found
 
 
-def _throughput(plan: Mapping[str, Any], s: Subject, share: float) -> list[Expectation]:
-    served = (plan.get("throughput") or {}).get("requests_per_s")
-    if not served:
+def _throughput(s: Subject, plan: Mapping[str, Any], load: Load) -> list[Expectation]:
+    """Output tokens per second over a finite run, which ends with a drain that no steady state has."""
+    predicted = (plan.get("throughput") or {}).get("output_tokens_per_s")
+    if not predicted:
         return []
-    rate = s.scenario.workload.request_rate
-    if rate is not None and s.scenario.workload.trace is None:
-        # What arrives is served unless the point overloads the fleet.
-        served = min(served, rate * share) if served < 0.95 * rate * share else rate * share
-        return [Expectation("request_throughput", "mean", "requests served per second", "requests_s", served, served * (1 - RUN_SPREAD), None, f"−{RUN_SPREAD:.0%}: what arrives is served")]
-    low = served * (1 - UNSTATED_BAND)
-    return [Expectation("request_throughput", "mean", "requests served per second", "requests_s", served, low, None, f"−{UNSTATED_BAND:.0%}")]
+    answer_s = ((plan.get("latency") or {}).get("e2e_s") or {}).get("p95") or 0.0
+    served = (plan.get("throughput") or {}).get("requests_per_s") or 0.0
+    sending_s = load.num_prompts / served if served else 0.0
+    lasting = sending_s / (sending_s + answer_s) if sending_s else 1.0
+    open_loop = load.request_rate is not None
+    spread = RUN_SPREAD if open_loop else UNSTATED_BAND
+    why = f"−{spread:.0%}, and the last answers' {answer_s:.0f} s counted in"
+    low, high = predicted * lasting * (1 - spread), predicted * (1 + spread)
+    return [Expectation("throughput", "mean", "Output tokens per second", "tokens_s", predicted, low, high, why)]
 
 
 def machine_readable(s: Subject) -> dict[str, Any]:
-    """The test as JSON data: what `check` reads out of a plan file."""
-    return {
-        "version": 1,
-        "points": [
+    """The test as JSON data, in the form that `planner.measure.check` reads out of a plan file."""
+    w = s.scenario.workload
+    listed = []
+    for p in points(s):
+        bands = {f"{e.metric}_{e.statistic}": {"low": e.low, "high": e.high, "statistic": e.statistic, "predicted": e.predicted} for e in p.expect}
+        listed.append(
             {
                 "name": p.name,
                 "tag": p.tag,
@@ -110,10 +116,9 @@ def machine_readable(s: Subject) -> dict[str, Any]:
                 "request_rate": p.load.request_rate,
                 "max_concurrency": p.load.max_concurrency,
                 "num_prompts": p.load.num_prompts,
-                "expect": [
-                    {"metric": e.metric, "statistic": e.statistic, "predicted": e.predicted, "low": e.low, "high": e.high, "why": e.why} for e in p.expect
-                ],
+                "input_len": mean_length(w.input_len),
+                "output_len": mean_length(w.output_len),
+                "bands": bands,
             }
-            for p in points(s)
-        ],
-    }
+        )
+    return {"version": 1, "points": listed}

@@ -22,11 +22,13 @@ CONFIG = {
         "titleFontSize": 11,
         "titleFontWeight": "normal",
     },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11, "orient": "top", "title": None, "symbolType": "square"},
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11, "orient": "top", "title": None, "symbolType": "square", "labelLimit": 0, "symbolStrokeWidth": 3},
     "view": {"stroke": None},
     "range": {"category": PALETTE},
     "text": {"color": INK, "fontSize": 11},
 }
+
+BOUNDS = ("memory", "compute", "link", "launch")
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -34,6 +36,7 @@ Rows = Sequence[Mapping[str, Any]]
 def memory_stack(rows: Rows) -> dict[str, Any]:
     """One bar: what holds the memory of one GPU. Rows {part, gib}, in order."""
     order = [row["part"] for row in rows]
+    colours = [GRID if part == "left over" else PALETTE[i % len(PALETTE)] for i, part in enumerate(order)]
     data = [{**row, "order": i} for i, row in enumerate(rows)]
     return _chart(
         data,
@@ -42,7 +45,7 @@ def memory_stack(rows: Rows) -> dict[str, Any]:
             "mark": {"type": "bar", "stroke": "white"},
             "encoding": {
                 "x": {"field": "gib", "type": "quantitative", "stack": "zero", "title": "GiB of one GPU"},
-                "color": {"field": "part", "type": "nominal", "sort": order, "scale": {"domain": order}},
+                "color": {"field": "part", "type": "nominal", "sort": order, "scale": {"domain": order, "range": colours}},
                 "order": {"field": "order", "type": "quantitative"},
             },
         },
@@ -52,6 +55,8 @@ def memory_stack(rows: Rows) -> dict[str, Any]:
 def step_bars(rows: Rows) -> dict[str, Any]:
     """Where the time of a step goes. Rows {term, ms, phase}."""
     order = [row["term"] for row in rows]
+    known = [*BOUNDS, *(row["bound"] for row in rows)]
+    bounds = [b for b in dict.fromkeys(known) if any(row["bound"] == b for row in rows)]
     return _chart(
         rows,
         max(80, 18 * len(set(order)) + 20),
@@ -60,7 +65,7 @@ def step_bars(rows: Rows) -> dict[str, Any]:
             "encoding": {
                 "y": {"field": "term", "type": "nominal", "sort": list(dict.fromkeys(order)), "title": None, "axis": {"labelLimit": 200}},
                 "x": {"field": "ms", "type": "quantitative", "title": "ms of one decode step", "stack": "zero"},
-                "color": {"field": "bound", "type": "nominal"},
+                "color": {"field": "bound", "type": "nominal", "scale": {"domain": bounds}},
             },
         },
     )
@@ -114,7 +119,7 @@ def cost_by_volume(rows: Rows, marks: Rows) -> dict[str, Any]:
     """Monthly bill against volume: own fleet with its steps, the API's line. Rows {volume, usd, who}; marks {volume, label}."""
     x = {"field": "volume", "type": "quantitative", "title": "requests per day", "axis": {"format": "~s"}}
     y = {"field": "usd", "type": "quantitative", "title": "$ per month", "axis": {"format": "$,.3~s"}}
-    line = {"mark": {"type": "line", "interpolate": "step-after"}, "encoding": {"x": x, "y": y, "color": {"field": "who", "type": "nominal"}}}
+    line = {"mark": {"type": "line"}, "encoding": {"x": x, "y": y, "color": {"field": "who", "type": "nominal", "sort": None}}}
     rule = {
         "data": {"values": list(marks)},
         "mark": {"type": "rule", "strokeDash": [4, 4], "color": INK},

@@ -157,7 +157,7 @@ def _template(name: str, plan: Mapping[str, Any], replica: Replica, command: Com
         "name": "engine",
         "image": image(s),
         "command": list(command.program),
-        "args": list(command.arguments),
+        "args": _joined(command.arguments),
         "ports": [{"name": "http", "containerPort": PORT}],
         "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}}],
         "resources": _resources(s, gpus),
@@ -186,6 +186,17 @@ def _template(name: str, plan: Mapping[str, Any], replica: Replica, command: Com
             "volumes": volumes,
         },
     }
+
+
+def _joined(arguments: tuple[str, ...]) -> list[str]:
+    """Each flag with its value in one word: half the lines, and no value can be taken for a flag."""
+    found: list[str] = []
+    for word in arguments:
+        if word.startswith("--") or not found:
+            found.append(word)
+        else:
+            found[-1] += f"={word}"
+    return found
 
 
 def _resources(s: Scenario, gpus: int) -> dict[str, Any]:

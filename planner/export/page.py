@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.export.blocks import Chart, Code, Document, Table, Text
+from planner.export.figures import ABSENT
 from planner.export.svg import svg
 from planner.problems import InputError
 
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 TEMPLATES = Path(__file__).with_name("templates")
+LONGEST_SHORT = 14
 UNSAFE_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def html(document: Document) -> bytes:
     """UTF-8 bytes. A chart that cannot be drawn here is replaced by its sentence."""
-    text = _template().render(document=document, kind=_kind, chart=_chart, numeric=_numeric, payload=script_json(document.payload))
+    text = _template().render(document=document, kind=_kind, chart=_chart, column_class=_column_class, payload=script_json(document.payload))
     return text.encode("utf-8")
 
 
@@ -53,5 +55,9 @@ def _kind(block: Any) -> str:
     return {Text: "text", Table: "table", Code: "code", Chart: "chart"}[type(block)]
 
 
-def _numeric(t: Table, column: int) -> bool:
-    return any(row[column].number is not None for row in t.rows) and not any(len(row[column].text) > 24 for row in t.rows)
+def _column_class(t: Table, column: int) -> str:
+    """n for numbers (to the right), s for short words (never broken), nothing for running text."""
+    cells = [row[column] for row in t.rows if row[column].text != ABSENT]
+    if cells and all(c.number is not None for c in cells):
+        return "n"
+    return "s" if cells and all(len(c.text) <= LONGEST_SHORT for c in cells) else ""

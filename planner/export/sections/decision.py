@@ -85,7 +85,7 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         rows.append((f"{LATENCY_NAMES[name]}, {s.percentile}", cell(seen, unit), f"promised {show(promise, unit)}; kept: {show(kept)}, margin {show(margin, 'share')}"))
     rows.append(("What gives first", binding(s), f"batch {show(s.part('throughput').get('mean_batch'))} of {show(memory.get('cache_limited_batch'), 'count')} that the cache holds"))
     low, mid, high = s.monthly_range
-    rows.append(("Cost per month", cell(mid, "usd"), f"{interval(low, high, 'usd')} over the published prices of a GPU-hour; {HOURS_PER_MONTH} h"))
+    rows.append(("Cost per month", cell(mid, "usd"), _price_detail(s, low, high)))
     if s.fits and not s.errors:
         unit_cost = cost.get("usd_per_request")
         rows.append(("Cost per 1,000 requests", cell(_times(unit_cost, PER_THOUSAND), "usd"), "at the planned load around the clock; more when the fleet idles (section 6)"))
@@ -95,6 +95,15 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     confidence = s.part("confidence")
     rows.append(("Confidence", confidence.get("grade") or "not graded", "A measured neighbour, B same family, C extrapolated (section 9)"))
     return rows
+
+
+def _price_detail(s: Subject, low: float | None, high: float | None) -> str:
+    hours = s.part("cost").get("gpu_hours") or ()
+    if not hours:
+        return "no price is known for this GPU on this basis"
+    prices = " and ".join(f"{show(h['usd'], 'usd')} per GPU-hour, {h['basis'].replace('_', ' ')}" + (", your own price" if h["kind"] == "user" else "") for h in hours)
+    spread = f"; {interval(low, high, 'usd')} from the cheapest to the dearest provider" if low != high else ""
+    return f"{HOURS_PER_MONTH} h at {prices}{spread}"
 
 
 TOKEN_PRICES = (("usd_per_mtok_input", "input"), ("usd_per_mtok_cached_input", "cached input"), ("usd_per_mtok_output", "output"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.export.blocks import Block, Section, Table, Text, missing, table
-from planner.export.figures import ABSENT, cell, interval, rounded
+from planner.export.figures import ABSENT, cell, interval
 from planner.export.subject import Subject
 
 BAND_UNITS = {"tpot": ("Time per output token", "ms"), "ttft": ("Time to first token", "s"), "throughput": ("Output tokens per second", "tokens_s"), "usd": ("Price", "usd")}
@@ -46,7 +46,7 @@ def _provenance(s: Subject) -> Block:
     rows = []
     for p in s.plan.get("provenance") or ():
         value = p.get("value")
-        shown = rounded(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+        shown = cell(value)
         rows.append((p["quantity"], shown, p.get("unit") or "", p["kind"], p.get("source") or "", p.get("date") or ABSENT))
     if not rows:
         return missing("Provenance", "the plan states none")

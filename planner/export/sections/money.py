@@ -190,10 +190,14 @@ def _volume_chart(s: Subject, cheapest: dict[str, Any]) -> list[Block]:
     volumes = [widest * i / CHART_POINTS for i in range(1, CHART_POINTS + 1)]
     points = breakeven.curve(volumes, fleet.replica_usd[0], api, per_replica, scenario.fleet.spares, fleet.other_usd)
     own_name, api_name = "own fleet, replicas added as needed", f"API at {cheapest['label'].partition(':')[0]}"
-    rows = []
+    rows, before = [], None
     for p in points:
+        # A second point at the same volume draws the step of one more replica upright.
+        if before is not None and before != p.own_usd_per_month:
+            rows.append({"volume": round(p.requests_per_day), "usd": round(before, 2), "who": own_name})
         rows.append({"volume": round(p.requests_per_day), "usd": round(p.own_usd_per_month, 2), "who": own_name})
-        rows.append({"volume": round(p.requests_per_day), "usd": round(p.api_usd_per_month, 2), "who": api_name})
+        before = p.own_usd_per_month
+    rows += [{"volume": round(p.requests_per_day), "usd": round(p.api_usd_per_month, 2), "who": api_name} for p in points]
     steps = [breakeven.step(n, fleet.replica_usd[0], api, per_replica, scenario.fleet.spares, fleet.other_usd) for n in range(1, 65)]
     paying = breakeven.break_even(steps)
     use = next((st.utilization_at_break_even for st in steps if st.pays), None)
