@@ -120,19 +120,24 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def strain(answer: Plan) -> float:
-    """Worst promise: observed over promised at the SLO's percentile. 0 when nothing is promised, infinity when nothing runs."""
+def strains(answer: Plan) -> dict[str, float]:
+    """Observed over promised at the SLO's percentile, by promise; infinite where the load cannot drain, empty where nothing ran."""
     if answer.load is None:
-        return math.inf if not answer.fits else 0.0
+        return {}
     metrics, slo = answer.load.metrics, answer.scenario.slo
-    if metrics.simulation.overloaded:
-        return math.inf
-    worst = 0.0
+    found = {}
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         promise, seen = getattr(slo, name), getattr(metrics.latency, name)
         if promise is not None and seen is not None:
-            worst = max(worst, seen.percentile(slo.percentile) / promise)
-    return worst
+            found[name] = math.inf if metrics.simulation.overloaded else float(seen.percentile(slo.percentile) / promise)
+    return found
+
+
+def strain(answer: Plan) -> float:
+    """The worst promise, observed over promised: 0 when nothing is promised, infinity when the plan cannot run or drain."""
+    if not answer.fits or (answer.load is not None and answer.load.metrics.simulation.overloaded):
+        return math.inf
+    return max(strains(answer).values(), default=0.0)
 
 
 def meets_slo(answer: Plan) -> bool:

@@ -6,7 +6,7 @@ from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.sweep import Axis, Sweep, axis, meets_slo, strain, sweep
 
-SMALL = Scenario.model_validate({"workload": {"input_len": 300, "output_len": 20, "num_prompts": 60}})
+SMALL = Scenario.model_validate({"simulation": {"mode": "benchmark"}, "workload": {"input_len": 300, "output_len": 20, "num_prompts": 60}})
 RATE = Axis("workload.request_rate", (2.0, 20.0))
 SEATS = Axis("engine.max_num_seqs", (4, 64, 128))
 

@@ -88,14 +88,24 @@ def prompt_extra_s(deployment: Deployment, shape: StepShape, prompt: float, cach
     )
 
 
-def operating(deployment: Deployment, batch: int) -> Operating:
-    """The steady state at `batch` decoding sequences."""
+def prompt_s(deployment: Deployment) -> float:
+    """Time of one mean prompt on a replica that only prefills, steps filled by as many whole prompts as the budget holds."""
+    n = lengths(deployment.scenario)
+    fresh = max(1, round(n.input_mean - n.cached))
+    together = max(1, deployment.scenario.engine.max_num_batched_tokens // fresh)
+    if together == 1:
+        return prompt_extra_s(deployment, StepShape(), n.input_mean, n.cached)
+    return deployment.step_time(StepShape(chunks=((fresh, round(n.cached)),) * together, logit_rows=together)) / together
+
+
+def operating(deployment: Deployment, batch: int, prefill: bool = True) -> Operating:
+    """The steady state at `batch` decoding sequences; without `prefill`, of a pool that only decodes."""
     n = lengths(deployment.scenario)
     shape = decode_shape(deployment, batch)
     emitted = batch * deployment.profile.acceptance_length
     # One token of every answer comes out of its prefill, the rest out of decode steps.
     ended_per_step = emitted / max(1.0, n.output_mean - 1)
-    extra = ended_per_step * prompt_extra_s(deployment, shape, n.input_mean, n.cached)
+    extra = ended_per_step * prompt_extra_s(deployment, shape, n.input_mean, n.cached) if prefill else 0.0
     decode_s = deployment.step_time(shape)
     step_s = decode_s + extra
     requests_per_s = ended_per_step / step_s
@@ -114,7 +124,7 @@ def largest_batch(deployment: Deployment) -> int:
     return min(deployment.memory.cache_limited_batch, s.engine.max_num_seqs * s.parallel.data_parallel_size)
 
 
-def best_within(deployment: Deployment, tpot_s: float | None) -> Operating | None:
+def best_within(deployment: Deployment, tpot_s: float | None, prefill: bool = True) -> Operating | None:
     """The fullest steady state that keeps mean TPOT within a promise, or None when even one sequence breaks it.
 
     More sequences always give more requests per second, at a higher TPOT: a bisection finds the largest batch.
@@ -122,16 +132,16 @@ def best_within(deployment: Deployment, tpot_s: float | None) -> Operating | Non
     most = largest_batch(deployment)
     if most < 1:
         return None
-    top = operating(deployment, most)
+    top = operating(deployment, most, prefill)
     if tpot_s is None or top.tpot_s <= tpot_s:
         return top
-    low, found = 1, operating(deployment, 1)
+    low, found = 1, operating(deployment, 1, prefill)
     if found.tpot_s > tpot_s:
         return None
     high = most
     while high - low > max(1, low // 50):
         middle = (low + high) // 2
-        at = operating(deployment, middle)
+        at = operating(deployment, middle, prefill)
         if at.tpot_s <= tpot_s:
             low, found = middle, at
         else:

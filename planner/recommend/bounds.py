@@ -1,0 +1,120 @@
+"""What closed forms know about a design before anything is simulated: why it is out, or the least that it can cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from planner import cost, traces
+from planner.economics import operating
+from planner.plan import deployment
+from planner.problems import InputError
+from planner.recommend.space import Layout, with_replicas
+from planner.scenario import Scenario
+from planner.units import GIB, MS
+
+OPTIMISM = 1.25
+"""Closed forms may understate what a replica carries by this much before a design is priced out by mistake: the steady state
+takes mean lengths and a constant batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least replicas and dollars with which a design could keep the promise."""
+
+    layout: Layout
+    replicas: int
+    usd_per_hour: float
+    requests_per_s: float
+    """Closed-form estimate of what one replica carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Candidates that are out, and why."""
+
+    label: str
+    reason: str
+    stage: str
+    """illegal, memory, latency, price, cost or simulation."""
+    candidates: int
+
+
+def demand(scenario: Scenario) -> float | None:
+    """Requests/s to be carried: the scenario's rate or its trace's; None for a closed loop."""
+    traffic = scenario.workload
+    if traffic.request_rate is not None:
+        return traffic.request_rate
+    return traces.get(traffic.trace).request_rate if traffic.trace is not None else None
+
+
+def fleet_usd_per_hour(scenario: Scenario, replicas: int) -> float | None:
+    """The bill of a fleet of this design, spares and everything else included."""
+    bill = cost.fleet_hour(with_replicas(scenario, replicas))
+    return None if bill is None else bill.total_usd
+
+
+def bound(layout: Layout) -> Bound | Exclusion:
+    """Judge one design by closed forms alone."""
+    s = layout.scenario
+
+    def out(stage: str, reason: str) -> Exclusion:
+        return Exclusion(layout.label, reason, stage, len(layout.settings))
+
+    pools = s.disaggregation
+    roles = [s] if pools is None else [deployment.pool_scenario(s, pool) for pool in (pools.prefill, pools.decode)]
+    replicas = []
+    for role in roles:
+        wrong = next((p for p in deployment.problems(role) if p.severity == "error"), None)
+        if wrong is not None:
+            return out("illegal", f"{wrong.message}; {wrong.remedy}" if wrong.remedy else wrong.message)
+        try:
+            replica = deployment.of(role)
+        except InputError as error:
+            return out("illegal", str(error))
+        if not replica.memory.fits:
+            return out("memory", f"does not fit: short {replica.memory.shortfall_bytes_per_gpu / GIB:.1f} GiB per GPU")
+        replicas.append(replica)
+    late = _breaks_promise_alone(s, replicas[0], replicas[-1])
+    if late:
+        return out("latency", late)
+    if fleet_usd_per_hour(s, 1) is None:
+        return out("price", f"nobody publishes a price for {s.hardware.gpu} on basis {s.price.basis}")
+    tpot_s = None if s.slo.tpot_s is None else s.slo.tpot_s * OPTIMISM
+    carried = operating.best_within(replicas[-1], tpot_s, prefill=pools is None)
+    if carried is None:
+        return out("latency", f"one sequence already takes more than the promised {_ms(s.slo.tpot_s)} per token with prompts coming in")
+    requests_per_s = carried.requests_per_s
+    if pools is not None:
+        prompts = pools.prefill.replicas / operating.prompt_s(replicas[0])
+        requests_per_s = min(prompts, pools.decode.replicas * requests_per_s)
+    rate = demand(s)
+    clients = s.workload.max_concurrency or 1
+    units = clients / (carried.batch * OPTIMISM) if rate is None else rate / (requests_per_s * OPTIMISM)
+    count = max(1, math.ceil(units - 1e-9))
+    return Bound(layout, count, fleet_usd_per_hour(s, count) or 0.0, requests_per_s)
+
+
+def _breaks_promise_alone(s: Scenario, prefill: deployment.Deployment, decode: deployment.Deployment) -> str:
+    """Why no number of replicas helps, or an empty string. The two are one and the same unless pools are split.
+
+    Promises are the scenario's: a `Deployment` is shared between scenarios that differ in them only.
+    """
+    slo = s.slo
+    n = operating.lengths(s)
+    grows = s.workload.turns > 1 or s.workload.trace is not None
+    if slo.ttft_s is not None and not (grows and s.engine.enable_prefix_caching):
+        ttft_s = operating.lone_ttft_s(prefill, n.input_high)
+        if ttft_s > slo.ttft_s:
+            prompt = f"a p{slo.percentile} prompt of {n.input_high:,.0f} tokens"
+            return f"TTFT infeasible for one request alone: {_ms(ttft_s)} for {prompt} against {_ms(slo.ttft_s)}"
+    tpot_s = operating.lone_tpot_s(decode)
+    if slo.tpot_s is not None and tpot_s > slo.tpot_s:
+        return f"TPOT infeasible for one request alone: {_ms(tpot_s)} per token against {_ms(slo.tpot_s)}"
+    if slo.e2e_s is not None and (alone := operating.lone_ttft_s(prefill, n.input_mean) + tpot_s * n.output_mean) > slo.e2e_s:
+        return f"a mean answer alone takes {alone:.1f} s against {slo.e2e_s:.1f} s"
+    return ""
+
+
+def _ms(seconds: float | None) -> str:
+    return f"{(seconds or 0.0) / MS:,.0f} ms"
