@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from planner.problems import InputError
 from planner.scenario import Lengths, Scenario, mean_length, parse, set_path
+from planner.scenario.docs import descriptions
 from planner.scenario.errors import known_paths, section_of
 
 
@@ -19,7 +20,7 @@ def test_every_field_has_a_default_and_everything_but_sections_a_description() -
     for section in sections(Scenario):
         for name, field in section.model_fields.items():
             assert not field.is_required(), f"{section.__name__}.{name} has no default"
-            assert field.description or section_of(field.annotation), f"{section.__name__}.{name} has no docstring"
+            assert descriptions(section).get(name) or section_of(field.annotation), f"{section.__name__}.{name} has no docstring"
 
 
 def test_equal_scenarios_hash_alike_and_json_round_trips() -> None:

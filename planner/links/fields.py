@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from planner.links.packing import pack, parse_json, parse_object, unpack
 from planner.scenario import FrozenJson, Lengths, Scenario
 from planner.scenario.base import NonNegative, Part, Positive
+from planner.scenario.docs import descriptions
 
 Kind = Literal["switch", "one", "many", "choices", "numbers", "config"]
 Texts = str | list[str]
@@ -57,7 +58,7 @@ def _walk(model: type[BaseModel], prefix: str) -> Iterator[Leaf]:
                 "switch" if section else _kind(field.annotation),
                 field.default,
                 adapter,
-                help=" ".join((field.description or "").split()),
+                help=descriptions(model).get(name, ""),
                 nullable=nullable,
                 takes_object=any(isinstance(a, type) and issubclass(a, BaseModel) for a in _members(field.annotation)),
                 choices=get_args(field.annotation) if is_literal else (),

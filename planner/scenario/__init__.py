@@ -66,19 +66,19 @@ class Scenario(Part):
     """Free text carried along."""
     fidelity: Literal["textbook", "datasheet", "calibrated"] = "calibrated"
     """Level of the step-time model."""
-    model: Model = Model()
-    hardware: Hardware = Hardware()
-    precision: Precision = Precision()
-    parallel: Parallel = Parallel()
-    engine: Engine = Engine()
+    model: Model = Field(default_factory=Model)
+    hardware: Hardware = Field(default_factory=Hardware)
+    precision: Precision = Field(default_factory=Precision)
+    parallel: Parallel = Field(default_factory=Parallel)
+    engine: Engine = Field(default_factory=Engine)
     speculative: Speculative | None = None
     disaggregation: Disaggregation | None = None
-    fleet: Fleet = Fleet()
-    workload: Workload = Workload()
-    simulation: Simulation = Simulation()
-    slo: Slo = Slo()
-    price: Price = Price()
-    quality: Quality = Quality()
+    fleet: Fleet = Field(default_factory=Fleet)
+    workload: Workload = Field(default_factory=Workload)
+    simulation: Simulation = Field(default_factory=Simulation)
+    slo: Slo = Field(default_factory=Slo)
+    price: Price = Field(default_factory=Price)
+    quality: Quality = Field(default_factory=Quality)
     calibration: Calibration | None = None
 
     @property

@@ -54,4 +54,4 @@ class FrozenJson:
 class Part(BaseModel):
     """Base of every section: frozen, strict about names, documented field by field."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -46,7 +46,7 @@ class Hardware(Part):
     """GPUs in one server."""
     scale_up_domain_gpus: Annotated[int, Field(ge=1, le=4096)] | None = None
     """GPUs joined by the fast link; null means the catalogue's value for this GPU."""
-    overrides: Overrides = Overrides()
+    overrides: Overrides = Field(default_factory=Overrides)
     """Values that replace the catalogue's, each marked as the user's in the provenance."""
 
 
@@ -152,18 +152,18 @@ class Speculative(Part):
 class Pool(Part):
     gpu: Slug = "h100-sxm"
     """Catalogue slug of this pool's accelerator."""
-    parallel: Parallel = Parallel()
+    parallel: Parallel = Field(default_factory=Parallel)
     """Layout of one replica of this pool."""
-    engine: Engine = Engine()
+    engine: Engine = Field(default_factory=Engine)
     """Engine settings of this pool."""
     replicas: Annotated[int, Field(ge=1, le=100_000)] = 1
     """Replicas of this pool."""
 
 
 class Disaggregation(Part):
-    prefill: Pool = Pool()
+    prefill: Pool = Field(default_factory=Pool)
     """Pool that computes prompts."""
-    decode: Pool = Pool()
+    decode: Pool = Field(default_factory=Pool)
     """Pool that generates tokens."""
     link_gb_s: Positive = 50.0
     """Bandwidth of one replica's link for moving KV cache, GB/s."""

@@ -91,7 +91,7 @@ class Workload(Part):
     burstiness: Positive = 1.0
     """Gamma shape of arrival gaps: 1 is Poisson, smaller is burstier."""
     num_prompts: Annotated[int, Field(ge=1, le=10**7)] = 500
-    """Requests in one replication; planning mode gives every replica this many and stretches a run that would end before it has warmed up."""
+    """Requests in one replication; planning gives every replica this many and stretches runs that would end before they are warm."""
     input_len: Length = 1024.0
     """Prompt tokens, shared prefix included."""
     output_len: Length = 256.0
