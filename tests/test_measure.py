@@ -29,7 +29,7 @@ from planner.measure.summary import document, summarize
 from planner.problems import InputError
 
 ROOT = Path(__file__).parent.parent
-LATE_S = 0.015
+LATE_S = 0.02
 """What building a request, a loopback hop and a wake-up may add at best: the stated tolerance of TTFT and E2E."""
 EARLY_S = 0.002
 REQUEST_KEYS = ("prompt_tokens", "output_tokens", "cached_tokens", "ttft_s", "ttft_answer_s", "tpot_s", "e2e_s", "error")

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -30,7 +31,7 @@ LONGEST_WAIT_S = 60.0
 LONGEST_MESSAGE = 240
 NO_KEY = "none"
 """Sent where the environment holds no key: local servers want a header, not a secret."""
-SECRET = re.compile(r"(?i)(\b(?:Bearer|Basic)\s+\S+|\b(sk|key|pk|rk|gsk|hf|xai)[-_][A-Za-z0-9_\-*.]{6,})")
+SECRET = re.compile(r"(?i)(\b(?:Bearer|Basic)\s+[^\s;,\"']+|\b(sk|key|pk|rk|gsk|hf|xai)[-_][A-Za-z0-9_\-*.]{6,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,10 @@ def check_url(base_url: str) -> None:
         )
 
 
+_SENDING: ContextVar[Answer | None] = ContextVar("planner_measure_sending", default=None)
+"""The answer whose request this task is about to send."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one attempt ended: the error if any, how long to wait where another attempt makes sense, or `again` at once."""
@@ -112,7 +117,13 @@ class Client:
         kind = self._errors.AsyncOpenAI if name == "openai" else self._errors.AsyncAnthropic
         # Retries are counted here, so the client must not hide any.
         query = dict(parse_qsl(urlsplit(self.endpoint.base_url).query))
-        return kind(api_key=self._key, base_url=base_url, default_query=query or None, max_retries=0, timeout=self.endpoint.timeout_s)
+        transport = self._errors.DefaultAsyncHttpxClient(timeout=self.endpoint.timeout_s, event_hooks={"request": [self._note_sending]})
+        return kind(api_key=self._key, base_url=base_url, default_query=query or None, max_retries=0, http_client=transport)
+
+    async def _note_sending(self, request: object) -> None:
+        """Start the clock when the request is ready to leave: building it is the client's time, not the server's."""
+        if (answer := _SENDING.get()) is not None:
+            answer.sent_s = self._clock()
 
     @property
     def elapsed_s(self) -> float:
@@ -127,10 +138,12 @@ class Client:
     async def send(self, prompt: Prompt, aim: Aim, chars_per_token: float, max_tokens: int | None = None) -> Request:
         """Send one prompt and time its answer. Turned-away attempts are repeated and counted; other failures are recorded."""
         retries, waited_s, outcome = 0, 0.0, Outcome("not sent")
-        answer, sent_s = Answer(), self._clock()
+        answer = Answer()
         try:
             while True:
-                answer, sent_s = Answer(), self._clock()
+                answer = Answer()
+                answer.sent_s = self._clock()
+                _SENDING.set(answer)
                 outcome = await self._attempt(prompt, answer, max_tokens or self.endpoint.max_tokens)
                 if outcome.again:
                     continue
@@ -143,25 +156,24 @@ class Client:
             # The run is being stopped; what this request showed so far is kept.
             if task := asyncio.current_task():
                 task.uncancel()
-            outcome = Outcome(f"stopped before the answer was complete{self._so_far(answer, sent_s)}")
+            outcome = Outcome(f"stopped before the answer was complete{self._so_far(answer)}")
         error = outcome.error
         if error and outcome.wait_s is not None and outcome.wait_s > LONGEST_WAIT_S:
             error += f"; it asked to wait {outcome.wait_s:.0f} s, more than the {LONGEST_WAIT_S:.0f} s allowed"
-        return self._record(prompt, aim, answer, sent_s, error, retries, waited_s, chars_per_token)
+        return self._record(prompt, aim, answer, error, retries, waited_s, chars_per_token)
 
     async def _attempt(self, prompt: Prompt, answer: Answer, max_tokens: int) -> Outcome:
-        sent_s = self._clock()
         try:
             async with asyncio.timeout(self.endpoint.timeout_s):
                 await self._stream(prompt, answer, max_tokens)
             answer.check_complete()
             return Outcome(None)
         except TimeoutError:
-            return Outcome(f"timed out after {self.endpoint.timeout_s:g} s{self._so_far(answer, sent_s)}")
+            return Outcome(f"timed out after {self.endpoint.timeout_s:g} s{self._so_far(answer)}")
         except StreamError as error:
             return Outcome(self._clean(str(error)))
         except self._errors.APITimeoutError:
-            return Outcome(f"timed out after {self._clock() - sent_s:.3g} s{self._so_far(answer, sent_s)}")
+            return Outcome(f"timed out after {self._clock() - answer.sent_s:.3g} s{self._so_far(answer)}")
         except self._errors.APIStatusError as error:
             if await self._adapt(error):
                 return Outcome("adapted", again=True)
@@ -221,7 +233,6 @@ class Client:
         prompt: Prompt,
         aim: Aim,
         answer: Answer,
-        sent_s: float,
         error: str | None,
         retries: int,
         waited_s: float,
@@ -233,13 +244,13 @@ class Client:
             prompt_tokens, estimated = round(prompt.chars / chars_per_token), True
 
         def since(moment_s: float | None) -> float | None:
-            return None if moment_s is None else moment_s - sent_s
+            return None if moment_s is None else moment_s - answer.sent_s
 
         return Request(
             experiment=aim.experiment,
             target_prompt_tokens=aim.target_prompt_tokens,
             repeat=aim.repeat,
-            started_s=sent_s - self._start_s,
+            started_s=answer.sent_s - self._start_s,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             cached_tokens=answer.cached_tokens,
@@ -257,10 +268,10 @@ class Client:
             finish=answer.finish,
         )
 
-    def _so_far(self, answer: Answer, sent_s: float) -> str:
+    def _so_far(self, answer: Answer) -> str:
         if answer.first_s is None:
             return " without a token"
-        return f" with {answer.events} events, the first after {answer.first_s - sent_s:.3f} s"
+        return f" with {answer.events} events, the first after {answer.first_s - answer.sent_s:.3f} s"
 
     def _advice(self, status: int) -> str:
         variable = KEY_VARIABLES[self.endpoint.api]

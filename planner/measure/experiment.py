@@ -18,7 +18,8 @@ from planner.problems import InputError
 
 LONGEST_PROMPT_TOKENS = 2_000_000
 MOST_REQUESTS = 100_000
-MOST_IN_FLIGHT = 2_048
+MOST_IN_FLIGHT = 1_000
+"""The clients' own limit of connections; beyond it requests would wait inside the client."""
 LONGEST_RUN_S = 24 * 3600.0
 CALIBRATION_MAX_TOKENS = 16
 PREFIX_PAIRS = 3

@@ -38,11 +38,13 @@ class Answer:
         "last_s",
         "output_tokens",
         "prompt_tokens",
+        "sent_s",
         "streamed_thinking",
         "thinking_tokens",
     )
 
     def __init__(self) -> None:
+        self.sent_s = 0.0
         self.first_s: float | None = None
         self.answer_s: float | None = None
         self.last_s: float | None = None
