@@ -57,8 +57,11 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     count = layer_count(c)
     vocab = c.int(*keys.VOCAB)
     drafts = layers_of(r, hidden, count)
+    scheme = quantization.of(raw, r.remarks)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for d in drafts:
+        if scheme:
+            d.tensors = [replace(t, stored=scheme.stored(t, d.index)) for t in d.tensors]
         groups.setdefault((d.kind, d.attention, d.recurrent, d.mlp, tuple(d.tensors)), []).append(d.index)
     tied = _tied(raw, c)
     outer = outer_tensors(r, hidden, vocab, tied)
@@ -68,6 +71,8 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     guessed = tower_notes and sum(t.params for t in tower) > TOWER_DOUBT * text_params
     (r.doubts if guessed or not tower else r.remarks).extend(tower_notes)
     outer += tower
+    if scheme:
+        outer = [replace(t, stored=scheme.stored(t, None)) for t in outer]
     mtp_layers = c.int(*keys.MTP_LAYERS, default=0, low=0, high=64)
     mtp, mtp_attention = mtp_of(drafts, hidden, mtp_layers)
     longest = c.int(*keys.POSITIONS, default=0, low=0)
@@ -89,7 +94,8 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
         mtp_layers=mtp_layers,
         tied_embeddings=tied,
         rotary_dim=rotary_dim(c, family, attention),
-        quantization=quantization.of(raw),
+        quantization=scheme.summary if scheme else None,
+        rope_rows=rope_rows(c, longest),
         estimate=bool(r.doubts),
         notes=tuple(r.doubts + r.remarks),
     )
@@ -296,6 +302,7 @@ def mlp_tensors(c: Config, family: Family, hidden: int, mlp: Mlp) -> list[Tensor
         router_bias=family.router_bias,
         correction_bias=family.correction_bias,
         shared_gate=family.shared_gate,
+        beside=family.experts_beside,
     )
 
 
@@ -354,6 +361,22 @@ def rotary_dim(c: Config, family: Family, attention: Attention | None) -> int:
         factor = parameters.get("partial_rotary_factor")
     share = float(factor) if isinstance(factor, (int, float)) and 0 < factor <= 1 else 1.0
     return int(attention.head_dim * share)
+
+
+def rope_rows(c: Config, longest: int) -> int:
+    """Positions of the rotary table: engines stretch it by the factor of linear, dynamic and YaRN scaling."""
+    scaling = c.get("rope_scaling", "rope_parameters")
+    if not isinstance(scaling, Mapping):
+        return longest
+    kind, factor = scaling.get("rope_type", scaling.get("type")), scaling.get("factor")
+    if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 1 <= factor <= 10_000:
+        return longest
+    if kind in ("linear", "dynamic"):
+        return int(longest * factor)
+    original = scaling.get("original_max_position_embeddings")
+    if kind == "yarn" and isinstance(original, int) and 0 < original <= longest:
+        return int(original * factor)
+    return longest
 
 
 def flag(c: Config, trait: Trait) -> bool:

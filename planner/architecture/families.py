@@ -41,6 +41,8 @@ class Family:
     """A gate in front of the shared expert (Qwen MoE)."""
     shared_experts: int = 0
     """Shared experts of the routed width that no key mentions (Llama 4)."""
+    experts_beside: bool = False
+    """Routed experts run beside a dense MLP of the layer instead of in its place (Gemma 4)."""
     windows: str = ""
     """Windowed layers when no list says so: "all", "even", "pattern" (every n-th is full), "from_max_window_layers", "none" (the code ignores the key)."""
     recurrent: str = ""
@@ -116,7 +118,7 @@ FAMILIES: dict[str, Family] = {
     "gemma2": replace(GEMMA, windows="even"),
     "gemma3": replace(GEMMA, qk_norm="head", windows="pattern"),
     "gemma3n": replace(GEMMA, qk_norm="head", windows="pattern", extra="gemma3n"),
-    "gemma4": replace(GEMMA, qk_norm="head", windows="pattern", extra="gemma4"),
+    "gemma4": replace(GEMMA, qk_norm="head", windows="pattern", experts_beside=True, extra="gemma4"),
     "glm": Family(o_bias=False),
     "glm4": Family(norms=4, o_bias=False),
     "glm4_moe": GLM_MOE,

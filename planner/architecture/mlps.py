@@ -25,27 +25,29 @@ def moe(
     router_bias: bool = False,
     correction_bias: bool = False,
     shared_gate: bool = False,
+    beside: bool = False,
 ) -> list[Tensor]:
-    """Router, routed experts and shared experts of one layer."""
+    """Router, routed experts and shared experts of one layer; `beside` names the shared part as the layer's own dense MLP."""
+    experts, shared = ("experts", "mlp") if beside else ("mlp.experts", "mlp.shared_experts")
     inner = mlp.expert_hidden or hidden
     ff, copies = mlp.intermediate, mlp.experts
     up = 2 if mlp.gated else 1
     tensors = [
         Tensor("mlp.gate", copies, hidden, "router", linear=False),
-        Tensor("mlp.experts.gate_up_proj", up * ff, inner, "expert", "n", copies),
-        Tensor("mlp.experts.down_proj", inner, ff, "expert", "k", copies),
+        Tensor(f"{experts}.gate_up_proj", up * ff, inner, "expert", "n", copies),
+        Tensor(f"{experts}.down_proj", inner, ff, "expert", "k", copies),
     ]
     biases = router_bias + correction_bias
     if biases:
         tensors.append(Tensor("mlp.gate.bias", copies, biases, "router", linear=False))
     if expert_bias:
-        tensors.append(Tensor("mlp.experts.gate_up_proj.bias", up * ff, 1, "expert", "n", copies, linear=False))
-        tensors.append(Tensor("mlp.experts.down_proj.bias", inner, 1, "expert", "none", copies, linear=False))
+        tensors.append(Tensor(f"{experts}.gate_up_proj.bias", up * ff, 1, "expert", "n", copies, linear=False))
+        tensors.append(Tensor(f"{experts}.down_proj.bias", inner, 1, "expert", "none", copies, linear=False))
     if mlp.expert_hidden:
         tensors.append(Tensor("mlp.latent_down_proj", inner, hidden, "mlp"))
         tensors.append(Tensor("mlp.latent_up_proj", hidden, inner, "mlp"))
     if mlp.shared_intermediate:
-        tensors += dense(hidden, mlp, prefix="mlp.shared_experts", role="shared_expert", width=mlp.shared_intermediate)
+        tensors += dense(hidden, mlp, prefix=shared, role="shared_expert", width=mlp.shared_intermediate)
         if shared_gate:
             tensors.append(Tensor("mlp.shared_expert_gate", 1, hidden, "router", linear=False))
     return tensors

@@ -34,6 +34,8 @@ class Tensor:
     """Equal tensors under this name (experts of one layer)."""
     linear: bool = True
     """A matrix that a quantiser may shrink; norms, biases, convolutions, routers and embeddings stay 16-bit."""
+    stored: str = ""
+    """Precision in the checkpoint where its `quantization_config` shrinks this tensor; empty for plain 16-bit."""
 
     @property
     def params(self) -> int:
@@ -176,24 +178,18 @@ def active(tensor: Tensor, mlp: Mlp | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """How the checkpoint itself is stored, as its `quantization_config` says; None where it is plain 16-bit."""
+    """How the checkpoint itself is stored, as its `quantization_config` says; which tensors shrink is on each `Tensor`."""
 
     method: str
     """The quantiser's own word: fp8, mxfp4, awq, gptq, compressed-tensors, modelopt …"""
     weights: str
-    """Precision of converted linear layers in the scenario's words; bf16 when nothing is converted."""
+    """Precision of most converted layers in the scenario's words; bf16 when the method is not understood."""
     bytes_per_element: float
-    """Bytes of one converted element, scales included."""
-    ignore: tuple[str, ...] = ()
-    """Module patterns that stay 16-bit, in the quantiser's own syntax."""
-    only: tuple[str, ...] = ()
-    """When given, the only roles that are converted (mxfp4 of gpt-oss: experts)."""
+    """Bytes of one such element, scales included."""
     block: int = 0
     """Side of a weight block with its own scale (block FP8); 0 when scales are per tensor, channel or group."""
-    kv_cache: str | None = None
-    """KV precision that the checkpoint asks for."""
-    mixed: tuple[tuple[str, str, float], ...] = ()
-    """(module pattern, precision, bytes per element) of layers that differ, where a checkpoint mixes precisions."""
+    kv_cache: str = ""
+    """KV precision that the checkpoint asks for; empty when it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +220,8 @@ class Architecture:
     """True when something in the configuration was not understood; `notes` names it."""
     notes: tuple[str, ...] = ()
     """What was assumed or not understood, one sentence each."""
+    rope_rows: int = 0
+    """Positions of the rotary table an engine builds: longer than `max_position_embeddings` under linear scaling."""
     total_params_override: int | None = None
 
     @property
@@ -248,6 +246,11 @@ class Architecture:
         if self.total_params_override:
             return round(counted * self.total_params_override / self.counted_params)
         return round(counted)
+
+    @property
+    def rope_table_bytes(self) -> int:
+        """Cosine and sine table in 16 bit that every rank of an engine holds."""
+        return self.rope_rows * self.rotary_dim * 2
 
     @property
     def tower_params(self) -> int:

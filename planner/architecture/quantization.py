@@ -1,12 +1,221 @@
-"""How a checkpoint is stored, from its `quantization_config` (or ModelOpt's `hf_quant_config.json`)."""
+"""How a checkpoint is stored, from its `quantization_config` (or ModelOpt's `hf_quant_config.json` under that key).
+
+Quantisers shrink linear layers and list what they leave alone in their own dialects; patterns are brought to the names
+of `Tensor` before they are compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from planner.architecture.model import Quantization
+from planner.architecture import keys
+from planner.architecture.model import Quantization, Tensor
+
+SIZES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "mxfp8": 1 + 1 / 32, "mxfp4": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2.5 / 128}
+"""Bytes of one element with its scales: one byte per 32 (mx), per 16 (nvfp4), 16-bit scale and 4-bit zero per 128 (int4)."""
+ALGORITHMS = (
+    (r"mxfp8", "mxfp8"),
+    (r"nvfp4|fp4_?awq", "nvfp4"),
+    (r"mxfp4|w4a8_?mx", "mxfp4"),
+    (r"fp8|w8a8_?fp", "fp8"),
+    (r"w4|int4|awq|gptq|nf4|autoround|auto-round|intel", "int4"),
+    (r"w8|int8|smooth", "int8"),
+)
+SYNONYMS = (
+    (r"\b(block_sparse_moe|feed_forward|ffn|moe)\b", "mlp"),
+    (r"\b(attn|attention|self_attention)\b", "self_attn"),
+    (r"\b(linear_attn|mamba)\b", "recurrent"),
+    (r"\bshared_expert\b", "shared_experts"),
+    (r"\bmlp\.router\b", "mlp.gate"),
+    (r"\brouter\b", "mlp.gate"),
+    (r"\bexperts\.(\d+|\*)\.?.*$", "experts"),
+)
+ELSEWHERE = re.compile(r"^mtp|vision|visual|audio|projector", re.I)
+"""Patterns about layers that are not decoder layers; those stay 16-bit anyway."""
+PLAIN_ROLES = ("embedding", "norm", "router", "tower")
 
 
-def of(raw: Mapping[str, Any]) -> Quantization | None:
-    return None
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One pattern of a quantiser: which layers (None for all), which module, stored how ("" for left alone)."""
+
+    layer: int | None
+    module: str
+    stored: str
+    regex: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A quantisation opened: what applies by default and the exceptions, last match wins."""
+
+    summary: Quantization
+    default: str
+    rules: tuple[Rule, ...]
+    experts: str = ""
+    """Precision of routed experts where a key of its own says so."""
+
+    def stored(self, tensor: Tensor, layer: int | None) -> str:
+        """Precision of `tensor` in the checkpoint; "" for plain 16-bit."""
+        if not tensor.linear or tensor.role in PLAIN_ROLES:
+            return ""
+        found = "" if tensor.role == "lm_head" else self.experts if self.experts and tensor.role == "expert" else self.default
+        for rule in self.rules:
+            if (rule.layer is None or rule.layer == layer) and _matches(rule, tensor, layer):
+                found = rule.stored
+        return found
+
+
+def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
+    """The scheme of a configuration, None when it is plain. What is not understood is remarked and counted as 16-bit."""
+    found = _config(raw)
+    if not found:
+        return None
+    method = str(found.get("quant_method") or found.get("quant_algo") or (found.get("producer") or {}).get("name") or "unknown")[:40]
+    weights, size = _weights(found, method)
+    if weights is None:
+        remarks.append(f"quantization_config of kind {method!r} is not understood; with weights auto they count as 16-bit")
+        weights, size = "bf16", 2.0
+    listed = _listed(found)
+    base = "fp8" if method == "fp8" and listed else ""  # a block-FP8 checkpoint with some layers shrunk further
+    default = base if listed else "" if weights == "bf16" else weights
+    if listed:
+        weights = _commonest(listed)
+        size = SIZES[weights]
+    ignored = () if base else _texts(found, "ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules")
+    rules = tuple(dict.fromkeys([*(_rule(p, s) for p, s in listed), *(_rule(p, "") for p in ignored)]))
+    block = found.get("weight_block_size")
+    summary = Quantization(
+        method,
+        weights,
+        size,
+        block=block[0] if isinstance(block, (list, tuple)) and block and isinstance(block[0], int) else 0,
+        kv_cache=_kv(found),
+    )
+    expert_dtype = str(raw.get("expert_dtype") or "")
+    return Scheme(summary, default, rules, "mxfp4" if "fp4" in expert_dtype and not listed else "")
+
+
+def _config(raw: Mapping[str, Any]) -> dict[str, Any]:
+    parts = [raw, *(raw[k] for k in keys.TEXT_PARTS if isinstance(raw.get(k), Mapping))]
+    for part in parts:
+        for key in ("quantization_config", "compression_config", "hf_quant_config", "quantization"):
+            value = part.get(key)
+            if isinstance(value, Mapping) and value:
+                inner = value.get("quantization")
+                return {**value, **inner} if isinstance(inner, Mapping) else dict(value)
+    return {}
+
+
+def _weights(found: Mapping[str, Any], method: str) -> tuple[str | None, float]:
+    """(precision, bytes per element) of converted layers."""
+    groups = found.get("config_groups")
+    if isinstance(groups, Mapping):
+        first = next((g for g in groups.values() if isinstance(g, Mapping)), {})
+        return _numeric(first.get("weights"))
+    bits, group = found.get("bits") or found.get("w_bit"), found.get("group_size") or found.get("q_group_size")
+    if found.get("load_in_4bit") or bits == 4:
+        scale = 2.5 / group if isinstance(group, int) and group > 0 else 2.5 / 128
+        return "int4", 0.5 + scale
+    if found.get("load_in_8bit") or bits == 8:
+        return "int8", 1.0
+    for text in (str(found.get("quant_algo") or ""), str(found.get("moe_quant_algo") or ""), method):
+        name = _algorithm(text)
+        if name:
+            return name, SIZES[name]
+    return ("bf16", 2.0) if "MIXED" in str(found.get("quant_algo")) else (None, 2.0)
+
+
+def _algorithm(text: str) -> str:
+    return next((name for pattern, name in ALGORITHMS if re.search(pattern, text, re.I)), "")
+
+
+def _numeric(weights: Any) -> tuple[str | None, float]:
+    """compressed-tensors and ModelOpt: bits and type of a group's weights."""
+    if not isinstance(weights, Mapping):
+        return None, 2.0
+    bits, kind, group = weights.get("num_bits"), weights.get("type"), weights.get("group_size")
+    if bits == 8:
+        return ("fp8" if kind == "float" else "int8"), 1.0
+    if bits == 4 and kind == "float":
+        name = "mxfp4" if group == 32 else "nvfp4"
+        return name, SIZES[name]
+    if bits == 4:
+        return "int4", 0.5 + 2 / group if isinstance(group, int) and group > 0 else SIZES["int4"]
+    return None, 2.0
+
+
+def _listed(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(pattern, precision) of layers a mixed checkpoint names one by one."""
+    layers = found.get("quantized_layers")
+    if isinstance(layers, Mapping):
+        named = [(str(p), _algorithm(str(v.get("quant_algo")))) for p, v in layers.items() if isinstance(v, Mapping)]
+        return [(p, s) for p, s in named if s]
+    groups = found.get("config_groups")
+    if not isinstance(groups, Mapping):
+        return []
+    result: list[tuple[str, str]] = []
+    for group in groups.values():
+        targets = group.get("targets") if isinstance(group, Mapping) else None
+        stored, _ = _numeric(group.get("weights")) if isinstance(group, Mapping) else (None, 0.0)
+        if stored and isinstance(targets, (list, tuple)) and targets and "Linear" not in targets:
+            result += [(str(t), stored) for t in targets]
+    return result
+
+
+def _commonest(listed: list[tuple[str, str]]) -> str:
+    names = [s for _, s in listed]
+    return max(set(names), key=names.count)
+
+
+def _texts(found: Mapping[str, Any], *names: str) -> Iterable[str]:
+    for name in names:
+        value = found.get(name)
+        if isinstance(value, (list, tuple)):
+            yield from (str(v) for v in value if not ELSEWHERE.search(str(v)))
+
+
+def _kv(found: Mapping[str, Any]) -> str:
+    text = str(found.get("kv_cache_quant_algo") or found.get("kv_cache_scheme") or "")
+    return "fp8" if "FP8" in text.upper() or "'num_bits': 8" in text else ""
+
+
+def _rule(pattern: str, stored: str) -> Rule:
+    """A quantiser's pattern in our words: layer number taken out, module names brought to ours."""
+    if pattern.startswith("re:"):
+        return Rule(None, pattern[3:], stored, regex=True)
+    at = re.search(r"layers\.(\d+)(?=[.*]|$)\.?(.*)$", pattern)
+    layer, module = (int(at.group(1)), at.group(2)) if at else (None, re.sub(r"^.*layers\.(\*|\\d\+)\.?", "", pattern))
+    for synonym, ours in SYNONYMS:
+        module = re.sub(synonym, ours, module)
+    return Rule(layer, module or "*", stored)
+
+
+def _matches(rule: Rule, tensor: Tensor, layer: int | None) -> bool:
+    names = [tensor.name]
+    if "." in tensor.name:
+        alias = "recurrent." if tensor.role == "recurrent" else "mixer."
+        names.append(alias + tensor.name.partition(".")[2])
+    module = rule.module
+    if rule.regex:
+        try:
+            pattern = re.compile(module)
+        except re.error:
+            return False
+        return any(pattern.match(f"model.layers.{layer}.{n}" if layer is not None else n) for n in names)
+    if "*" in module:
+        return any(fnmatch.fnmatchcase(n, module) or fnmatch.fnmatchcase(f".{n}.", module) for n in names)
+    if module in ("head", "lm_head") or module.endswith(".lm_head"):
+        return tensor.role == "lm_head"
+    return any(n == module or n.startswith(module + ".") or _same_leaf(n, module) for n in names)
+
+
+def _same_leaf(name: str, module: str) -> bool:
+    """Fused weights under the name of one part: in_proj_qkvz for in_proj_qkv."""
+    parent, _, leaf = name.rpartition(".")
+    other, _, part = module.rpartition(".")
+    return bool(parent) and parent == other and len(part) > 5 and leaf.startswith(part)

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from planner.architecture.model import Architecture, Tensor
+from planner.architecture.quantization import SIZES
 
-WEIGHT_BYTES = {
-    "fp32": 4.0,
-    "bf16": 2.0,
-    "fp16": 2.0,
-    "fp8": 1.0,
-    "int8": 1.0,
-    "int4": 0.5 + 2 / 128 + 0.5 / 128,  # group of 128: one 16-bit scale and one 4-bit zero point
-    "mxfp4": 0.5 + 1 / 32,  # block of 32: one 8-bit scale
-    "nvfp4": 0.5 + 1 / 16,  # block of 16: one 8-bit scale
-}
+WEIGHT_BYTES = SIZES
 """Bytes of one element of a converted matrix, its scales included."""
+TEXTBOOK_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5, "mxfp4": 0.5, "nvfp4": 0.5}
+"""Bytes of one weight without scales, as hand arithmetic counts."""
 
-TEXTBOOK_BYTES = {**WEIGHT_BYTES, "int4": 0.5, "mxfp4": 0.5, "nvfp4": 0.5}
-"""The same without scales, as hand arithmetic counts."""
 
-
-def weight_bits(precision: str) -> str:
-    """The precision that linear layers really have: `auto` resolved."""
+def weight_precision(arch: Architecture, precision: str) -> str:
+    """The precision most linear layers have: `auto` is the checkpoint's own."""
+    if precision == "auto":
+        return arch.quantization.weights if arch.quantization else "bf16"
     return precision
 
 
 def stored_as(arch: Architecture, tensor: Tensor, precision: str) -> tuple[str, float]:
     """(precision, bytes per element) of one tensor when the scenario asks for `precision` weights.
 
-    Only linear layers shrink: embeddings, head, router, norms, biases and towers stay 16-bit (32-bit when all is fp32).
+    The checkpoint's own scheme holds when it is asked for (`auto`, or its precision by name); any other choice shrinks
+    every linear layer. Embeddings, head, router, norms, biases and towers stay 16-bit (32-bit when all is fp32).
     """
     plain = "fp32" if precision == "fp32" else "bf16"
-    if precision == "auto":
-        precision = arch.quantization.weights if arch.quantization else "bf16"
-    if not tensor.linear or tensor.role in ("lm_head", "embedding", "tower", "norm", "router"):
-        return plain, WEIGHT_BYTES[plain]
-    return precision, WEIGHT_BYTES[precision]
+    own = arch.quantization
+    if own and own.weights != "bf16" and precision in ("auto", own.weights):
+        if not tensor.stored:
+            return "bf16", 2.0
+        size = own.bytes_per_element if tensor.stored == own.weights else SIZES[tensor.stored]
+        return ("fp8" if tensor.stored == "mxfp8" else tensor.stored), size
+    if precision in ("auto", "bf16", "fp16", "fp32") or not tensor.linear or tensor.role in ("lm_head", "embedding", "tower", "norm", "router"):
+        return plain, SIZES[plain]
+    return precision, SIZES[precision]

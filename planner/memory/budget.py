@@ -1,146 +1,160 @@
-"""The budget identity: utilisation × memory = weights + activation peak + non-torch + KV pool."""
+"""The budget identity: utilisation × memory = weights + activation peak + non-torch + KV pool, and what the pool holds."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from planner.architecture import Architecture
-from planner.architecture.storage import TEXTBOOK_BYTES
 from planner.hardware import Gpu
-from planner.memory.model import MemoryPlan, Term
-from planner.scenario import Scenario, mean_length
+from planner.memory import blocks, drafting, reserves
+from planner.memory.lengths import final_length, model_len, prefix_copies
+from planner.memory.model import MemoryPlan, OffloadTier, Term
+from planner.memory.remedies import remedies
+from planner.memory.textbook import textbook
+from planner.scenario import Scenario
 from planner.sharding import Shard, Stage
 from planner.units import GB, GIB
 
 
 def plan(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
-    """Memory of one replica of `scenario`. Not fitting is a result: `fits` is False and the pool may be negative."""
+    """Memory of one replica of `scenario`. Not fitting is a result: `fits` is False, the pool may be negative, `remedies` help."""
+    found = budget(arch, shard, gpu, scenario)
+    if found.fits:
+        return found
+    return replace(found, remedies=remedies(arch, gpu, scenario, found, budget))
+
+
+def budget(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
+    """`plan` without remedies."""
     if scenario.fidelity == "textbook":
         return textbook(arch, shard, gpu, scenario)
-    return engine(arch, shard, gpu, scenario)
+    return _engine(arch, shard, gpu, scenario)
 
 
-def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
-    """Hand arithmetic: parameters × bytes, label memory in decimal GB, no reserves, the cache in one pool over all GPUs."""
-    size = TEXTBOOK_BYTES["bf16" if scenario.precision.weights == "auto" else scenario.precision.weights]
-    gpus = shard.gpus
-    memory = gpu.label_gb * GB
-    weights = arch.total_params * size / gpus
-    kv = scenario.precision.kv_cache
-    per_token = arch.kv_bytes_per_token(kv) + arch.kv_windowed_bytes_per_token(kv)
-    length, prefix = final_length(scenario)
-    sequence = arch.kv_bytes(length, kv) - arch.kv_bytes(prefix, kv) + (arch.fixed_state_bytes_per_sequence if prefix else 0)
-    shared = (arch.kv_bytes(prefix, kv) - arch.fixed_state_bytes_per_sequence) * prefix_copies(scenario) if prefix else 0.0
-    free = (memory - weights) * gpus
-    batch = max(0, math.floor((free - shared) / sequence)) if sequence > 0 else 0
-    max_len = model_len(arch, scenario)
-    terms = (
-        Term("memory", memory, f"{gpu.label_gb:g} GB × 10⁹", "label"),
-        Term("weights", weights, f"{arch.total_params:,} parameters × {size:g} bytes / {gpus} GPUs", "textbook"),
-        Term("kv_pool", memory - weights, "memory − weights", "textbook"),
-    )
-    return MemoryPlan(
-        fits=batch >= 1,
-        weights_bytes_per_gpu=weights,
-        activation_bytes_per_gpu=0.0,
-        non_torch_bytes_per_gpu=0.0,
-        cuda_graph_bytes_per_gpu=0.0,
-        kv_pool_bytes_per_gpu=memory - weights,
-        kv_pool_tokens=max(0, int(free // per_token)) if per_token else 0,
-        kv_bytes_per_token=per_token,
-        kv_bytes_per_token_per_gpu=per_token / gpus,
-        cache_limited_batch=batch,
-        max_model_len_concurrency=max(0.0, free / arch.kv_bytes(max_len, kv)) if arch.kv_bytes(max_len, kv) else 0.0,
-        shortfall_bytes_per_gpu=max(0.0, (sequence + shared - free) / gpus),
-        gpu_memory_bytes=memory,
-        budget_bytes_per_gpu=memory,
-        max_model_len=max_len,
-        sequence_bytes_per_gpu=sequence / gpus,
-        full_kv_bytes_per_token_per_gpu=arch.kv_bytes_per_token(kv) / gpus,
-        windowed_kv_bytes_per_token_per_gpu=arch.kv_windowed_bytes_per_token(kv) / gpus,
-        state_bytes_per_sequence_per_gpu=arch.fixed_state_bytes_per_sequence / gpus,
-        terms=terms,
-    )
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """One rank of one stage: its budget and its block pool."""
+
+    stage: Stage
+    weights: float
+    drafter: float
+    reserves: reserves.Reserves
+    pool_bytes: float
+    pool: blocks.BlockPool
+    own_blocks: int
+    """Blocks of one sequence at its final mean length, shared prefix left out."""
+    shared_blocks: int
+    longest_blocks: int
+    """Blocks that the engine asks for one sequence of max_model_len before it starts."""
+
+    @property
+    def sequences(self) -> float:
+        return (self.pool.total_blocks - self.shared_blocks) / self.own_blocks if self.own_blocks else 0.0
+
+    @property
+    def missing_blocks(self) -> int:
+        return max(self.own_blocks + self.shared_blocks, self.longest_blocks) - self.pool.total_blocks
 
 
-def engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
+def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
     e, kv = scenario.engine, scenario.precision.kv_cache
-    tp = shard.tensor_parallel_size
+    share = gpu.memory_engine_bytes * e.gpu_memory_utilization
     max_len = model_len(arch, scenario)
-    rope = arch.max_position_embeddings * arch.rotary_dim * 2
-    activation = 14.0 * e.max_num_seqs * shard.vocab_size + 3.0 * e.max_num_batched_tokens * arch.hidden_size * 2
-    non_torch = (0.25 if tp == 1 else 2.1) * GIB
-    graphs = 0.0 if e.enforce_eager else 1.0 * GIB
-    budget = gpu.memory_engine_bytes * e.gpu_memory_utilization
-    length, prefix = final_length(scenario)
+    ranks = [_rank(arch, shard, stage, share, max_len, scenario) for stage in shard.stages]
+    worst = min(ranks, key=lambda r: (-r.missing_blocks if r.missing_blocks > 0 else 0, r.sequences))
     dp = shard.data_parallel_size
-
-    def room(s: Stage) -> tuple[float, float, float, float, float]:
-        weights = s.weight_bytes + rope
-        pool = budget - weights - activation - non_torch
-        own = _cache(s, arch, length) - _cache(s, arch, prefix) + s.state_bytes_per_sequence
-        shared = _cache(s, arch, prefix) * prefix_copies(scenario)
-        longest = _cache(s, arch, max_len) + s.state_bytes_per_sequence
-        return weights, pool, own, shared, longest
-
-    worst = min(shard.stages, key=lambda s: (lambda r: (r[1] - r[3]) / max(r[2], 1.0))(room(s)))
-    weights, pool, own, shared, longest = room(worst)
-    per_token_gpu = worst.kv_bytes_per_token + worst.kv_windowed_bytes_per_token
-    batch = max(0, math.floor((pool - shared) / own)) * dp if own > 0 else 0
-    short = max(0.0, max(own + shared, longest) - pool)
-    terms = (
-        Term("budget", budget, f"{e.gpu_memory_utilization:g} × {gpu.memory_engine_bytes / GIB:.2f} GiB", gpu.memory_basis),
-        Term("weights", weights, "tensors of this rank + rotary table", "config"),
-        Term("activation", activation, "profiling peak", "engine logs, vLLM 0.19"),
-        Term("non_torch", non_torch, "CUDA context and NCCL", "engine logs, vLLM 0.19"),
-        Term("kv_pool", pool, "budget − weights − activation − non_torch", "identity"),
-    )
+    cached = bool(worst.pool.groups)
+    batch = max(0, math.floor(min(r.sequences for r in ranks))) * dp
+    concurrency = min(r.pool.concurrency(max_len, e) for r in ranks)
+    printed = min(blocks.printed_tokens(r.pool, r.reserves.constants.tokens_printed, max_len, e) for r in ranks)
+    if not cached:  # nothing grows and no state is kept: only max_num_seqs limits
+        batch = e.max_num_seqs * dp if worst.pool_bytes >= 0 else 0
+    short = worst.missing_blocks * worst.pool.block_bytes - _slack(worst) if cached else -worst.pool_bytes
+    short = max(0.0, short) if cached and worst.missing_blocks > 0 or not cached else 0.0
+    stage = worst.stage
     return MemoryPlan(
-        fits=short == 0,
-        weights_bytes_per_gpu=weights,
-        activation_bytes_per_gpu=activation,
-        non_torch_bytes_per_gpu=non_torch,
-        cuda_graph_bytes_per_gpu=graphs,
-        kv_pool_bytes_per_gpu=pool,
-        kv_pool_tokens=max(0, int(pool // per_token_gpu)) * dp if per_token_gpu else 0,
+        fits=short == 0.0 and batch >= 1,
+        weights_bytes_per_gpu=worst.weights,
+        activation_bytes_per_gpu=worst.reserves.activation,
+        non_torch_bytes_per_gpu=worst.reserves.non_torch,
+        cuda_graph_bytes_per_gpu=worst.reserves.graphs,
+        kv_pool_bytes_per_gpu=worst.pool_bytes,
+        kv_pool_tokens=printed * dp,
         kv_bytes_per_token=arch.kv_bytes_per_token(kv) + arch.kv_windowed_bytes_per_token(kv),
-        kv_bytes_per_token_per_gpu=per_token_gpu,
+        kv_bytes_per_token_per_gpu=stage.kv_bytes_per_token + stage.kv_windowed_bytes_per_token,
         cache_limited_batch=batch,
-        max_model_len_concurrency=max(0.0, pool / longest) * dp if longest else 0.0,
+        max_model_len_concurrency=concurrency * dp,
         shortfall_bytes_per_gpu=short,
         gpu_memory_bytes=gpu.memory_engine_bytes,
-        budget_bytes_per_gpu=budget,
+        budget_bytes_per_gpu=share,
         max_model_len=max_len,
-        sequence_bytes_per_gpu=own,
-        full_kv_bytes_per_token_per_gpu=worst.kv_bytes_per_token,
-        windowed_kv_bytes_per_token_per_gpu=worst.kv_windowed_bytes_per_token,
-        state_bytes_per_sequence_per_gpu=worst.state_bytes_per_sequence,
-        terms=terms,
-        remedies=(),
+        sequence_bytes_per_gpu=worst.own_blocks * worst.pool.block_bytes,
+        full_kv_bytes_per_token_per_gpu=stage.kv_bytes_per_token,
+        windowed_kv_bytes_per_token_per_gpu=stage.kv_windowed_bytes_per_token,
+        state_bytes_per_sequence_per_gpu=stage.state_bytes_per_sequence,
+        blocks=min(r.pool.total_blocks for r in ranks),
+        terms=_terms(arch, shard, gpu, scenario, share, worst),
+        notes=reserves.doubts(e),
+        engine_log=(
+            f"GPU KV cache size: {printed:,} tokens",
+            f"Maximum concurrency for {max_len:,} tokens per request: {concurrency:.2f}x",
+        ),
+        offload=_offload(shard, scenario),
     )
 
 
-def _cache(s: Stage, arch: Architecture, tokens: float) -> float:
-    window = arch.window or 0
-    return tokens * s.kv_bytes_per_token + min(tokens, window) * s.kv_windowed_bytes_per_token
+def _slack(r: _Rank) -> float:
+    """Bytes of the pool that do not make a whole block; negative when the pool itself is."""
+    return r.pool_bytes - r.pool.total_blocks * r.pool.block_bytes
 
 
-def final_length(scenario: Scenario) -> tuple[float, float]:
-    """(mean input + mean output, shared prefix) of one sequence, tokens."""
-    w = scenario.workload
-    inputs = mean_length(w.input_len)
-    output = mean_length(w.output_len)
-    if w.max_output_len:
-        output = min(output, w.max_output_len)
-    return inputs + output, min(w.shared_prefix_len, inputs)
+def _rank(arch: Architecture, shard: Shard, stage: Stage, share: float, max_len: int, scenario: Scenario) -> _Rank:
+    e = scenario.engine
+    kept = reserves.of(arch, shard, stage, e)
+    draft = drafting.built(arch, scenario) if stage.last else None
+    drafter = drafting.weight_bytes(draft, arch, shard, scenario) if draft else 0.0
+    weights = stage.weight_bytes + stage.engine_bytes + drafter
+    pool_bytes = share - weights - kept.activation - kept.non_torch - (kept.graphs if kept.graphs_inside else 0.0)
+    extra = drafting.kv_bytes_per_token(draft, shard, scenario) if draft else ()
+    pool = blocks.pool(stage, pool_bytes, e, extra)
+    length, prefix = final_length(scenario)
+    if e.kv_allocation == "contiguous":
+        own, shared = pool.sequence_blocks(max_len, e), 0
+    else:
+        prefix_blocks = pool.prefix_blocks(prefix, e)
+        own, shared = max(1, pool.sequence_blocks(length, e) - prefix_blocks), prefix_blocks * prefix_copies(scenario)
+    return _Rank(stage, weights, drafter, kept, pool_bytes, pool, own, shared, pool.sequence_blocks(max_len, e, admitting=True))
 
 
-def prefix_copies(scenario: Scenario) -> int:
-    """Shared prefixes held at once: one per group with prefix caching; without it every sequence holds its own."""
-    return scenario.workload.prefix_groups
+def _terms(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario, share: float, r: _Rank) -> tuple[Term, ...]:
+    e, c = scenario.engine, r.reserves.constants
+    stage = f", stage {r.stage.index + 1} of {shard.pipeline_parallel_size}" if shard.pipeline_parallel_size > 1 else ""
+    formula = f"{r.stage.weight_bytes / GIB:.2f} GiB of tensors at TP {shard.tensor_parallel_size}{stage}"
+    if r.stage.engine_bytes:
+        formula += f" + {r.stage.engine_bytes / GIB:.2f} GiB rotary table{' and MLA copies' if arch.layers and arch.kv_heads == 1 else ''}"
+    if r.drafter:
+        formula += f" + {r.drafter / GIB:.2f} GiB drafter"
+    kv = f"one sequence of {final_length(scenario)[0]:,.0f} tokens takes {r.own_blocks:,} blocks of {r.pool.block_bytes / 1024:,.0f} KiB"
+    inside = "inside the share" if r.reserves.graphs_inside else "on top of the share"
+    logs = f"{c.source}, {c.date}"
+    return (
+        Term("budget", share, f"{e.gpu_memory_utilization:g} × {gpu.memory_engine_bytes / GIB:.2f} GiB", f"memory as the engine sees it: {gpu.memory_basis}"),
+        Term("weights", r.weights, formula, arch.source or "configuration"),
+        Term("activation", r.reserves.activation, r.reserves.activation_formula, logs),
+        Term("non_torch", r.reserves.non_torch, r.reserves.non_torch_formula, logs),
+        Term("cuda_graph", r.reserves.graphs, f"{r.reserves.graphs_formula}, {inside}", logs),
+        Term("kv_pool", r.pool_bytes, "budget − weights − activation − non_torch" + (" − cuda_graph" if r.reserves.graphs_inside else ""), "identity, holds to 0.05 GiB in every complete vLLM log"),
+        Term("sequence", r.own_blocks * r.pool.block_bytes, kv, "block rules read off vLLM logs"),
+    )
 
 
-def model_len(arch: Architecture, scenario: Scenario) -> int:
-    """Longest sequence the engine accepts: the scenario's, else the model's, else the planned length."""
-    length, _ = final_length(scenario)
-    return scenario.engine.max_model_len or arch.max_position_embeddings or math.ceil(length)
+def _offload(shard: Shard, scenario: Scenario) -> tuple[OffloadTier, ...]:
+    """Capacity of the slower tiers: every rank parks its own part of the cache there."""
+    ranks = shard.tensor_parallel_size
+    per_token = sum(s.kv_bytes_per_token + s.kv_windowed_bytes_per_token for s in shard.stages) * ranks
+    tiers = []
+    for t in scenario.engine.kv_offload:
+        size = t.gib * GIB
+        tiers.append(OffloadTier(t.tier, int(size // per_token) if per_token else 0, size, t.gb_s, per_token / (t.gb_s * GB)))
+    return tuple(tiers)

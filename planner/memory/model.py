@@ -20,7 +20,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change that would make the plan fit, or give it more room."""
+    """One change that would make the plan fit."""
 
     field: str
     """Dotted path in the scenario."""
@@ -30,8 +30,24 @@ class Remedy:
     """One sentence for a person."""
     kv_pool_bytes_per_gpu: float
     """Pool after the change."""
+    cache_limited_batch: int
+    """Sequences that fit after the change."""
     fits: bool
     """Whether this change alone is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadTier:
+    """A slower tier of the prefix cache."""
+
+    tier: str
+    tokens: int
+    """Tokens of cache it holds, whole replica."""
+    bytes: float
+    gb_s: float
+    """Bandwidth at which a replica reads it back."""
+    seconds_per_token: float
+    """Time to read the cache of one token back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +55,7 @@ class MemoryPlan:
     """Memory of one replica. Bytes are of its worst GPU, tokens and sequences of the whole replica."""
 
     fits: bool
-    """Weights and reserves leave room for at least one sequence of the planned length and of `max_model_len`."""
+    """Weights and reserves leave room for one sequence of the planned length and one of `max_model_len`."""
     weights_bytes_per_gpu: float
     activation_bytes_per_gpu: float
     non_torch_bytes_per_gpu: float
@@ -47,7 +63,7 @@ class MemoryPlan:
     kv_pool_bytes_per_gpu: float
     """What is left for the cache; negative when even weights and reserves do not fit."""
     kv_pool_tokens: int
-    """Tokens that the pool holds as the engine prints them (`GPU KV cache size`), all DP ranks together."""
+    """`GPU KV cache size` as this version of the engine defines it, all DP ranks together."""
     kv_bytes_per_token: float
     """This precision, whole model, one copy, every layer at short context (windowed layers included)."""
     kv_bytes_per_token_per_gpu: float
@@ -64,15 +80,18 @@ class MemoryPlan:
     """Share of it that the engine may use."""
     max_model_len: int
     sequence_bytes_per_gpu: float
-    """Cache of one sequence at its final mean length on the deciding GPU, shared prefix left out."""
+    """Cache of one sequence at its final mean length on the deciding GPU, in whole blocks, shared prefix left out."""
     full_kv_bytes_per_token_per_gpu: float
     """Growing part: full-context layers on the deciding GPU."""
     windowed_kv_bytes_per_token_per_gpu: float
     state_bytes_per_sequence_per_gpu: float
+    blocks: int = 0
+    """Blocks of the engine's pool on one DP rank."""
     terms: tuple[Term, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    """Single changes, cheapest first, when it does not fit; those that are enough alone are marked."""
     notes: tuple[str, ...] = ()
     engine_log: tuple[str, ...] = ()
-    """The lines the engine would print."""
-    offload_tokens: tuple[tuple[str, int, float], ...] = ()
-    """(tier, tokens, GB/s) of the slower tiers."""
+    """The lines that vLLM prints at start-up for one DP rank."""
+    offload: tuple[OffloadTier, ...] = ()
+    """Slower tiers of the prefix cache."""

@@ -2,7 +2,7 @@
 
 from planner.sharding.legality import problems
 from planner.sharding.model import Gemm, Group, Shard, ShardAttention, ShardLayer, ShardMoe, ShardRecurrent, Stage
-from planner.sharding.shard import kv_heads_per_rank, shard
+from planner.sharding.shard import kv_heads_per_rank, local_shape, shard, shard_attention
 
 __all__ = [
     "Gemm",
@@ -15,5 +15,7 @@ __all__ = [
     "Stage",
     "kv_heads_per_rank",
     "problems",
+    "local_shape",
     "shard",
+    "shard_attention",
 ]

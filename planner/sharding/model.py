@@ -116,6 +116,8 @@ class ShardLayer:
     """Tensor-parallel all-reduces of tokens × hidden per layer (0 when TP = 1)."""
     all_to_alls: int
     """Exchanges of tokens × top_k × hidden over the `ep_group` per layer: dispatch and combine under DP + MoE."""
+    group: int = 0
+    """Index of the group in `Architecture.layers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +129,14 @@ class Stage:
     layer_count: int
     embedding: bool
     """Holds the input embedding (a lookup: resident, never read whole)."""
+    last: bool
+    """The stage that makes logits."""
     lm_head: Gemm | None
     """The head's product, on the last stage: one row per sequence that needs logits."""
     weight_bytes: float
-    """Resident weight bytes of one rank of this stage, rotary tables not included."""
+    """Resident weight bytes of one rank of this stage."""
+    engine_bytes: float
+    """What an engine builds beside them on that rank: rotary table, absorbed copies of MLA's up-projection."""
     decode_read_bytes: float
     """Weight bytes read by a decode step that touches every local expert: embedding and towers are not read."""
     kv_bytes_per_token: float
