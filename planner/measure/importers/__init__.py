@@ -149,7 +149,7 @@ def _guard(tool: str, name: str, work: Any) -> tuple[str, list[Row]]:
         raise
     except DAMAGE as error:
         raise InputError(
-            f"{name} looks like a result of {tool}, but is damaged ({type(error).__name__}: {str(error)[:80]}); export it again"
+            f"{name} looks like a result of {tool}, but is damaged ({type(error).__name__}: {_line(str(error))[:80]}); export it again"
         ) from None
 
 
@@ -164,5 +164,10 @@ def _own(item: Mapping[str, Any]) -> Row:
 
 def _hint(item: Any) -> str:
     if isinstance(item, Mapping) and item:
-        return f" (its fields are {', '.join(sorted(map(str, item))[:5])[:100]}…)"
+        return f" (its fields are {_line(', '.join(sorted(map(str, item))[:5]))[:100]}…)"
     return ""
+
+
+def _line(text: str) -> str:
+    """Text from a file as one printable line."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

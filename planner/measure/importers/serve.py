@@ -151,14 +151,14 @@ def is_console(text: str) -> bool:
 def from_console(text: str, name: str) -> list[Row]:
     """One row for each printed table."""
     rows: list[Row] = []
-    parts = HEADING.split(text)
-    # vLLM prints the load before the table: "Traffic request rate: inf", "Maximum request concurrency: 32".
-    before = _lines(parts[0].splitlines()[-60:])
-    for i, part in enumerate(parts[1:]):
-        data = {k: before[k] for k in ("request_rate", "max_concurrency") if k in before} | _lines(part.splitlines())
-        before = _lines(part.splitlines()[-60:]) if "Traffic request rate" in part else before
-        suffix = f"#{i + 1}" if len(parts) > 2 else ""
-        rows += from_data({"completed": 0} | data, name + suffix)
+    before, *tables = HEADING.split(text)
+    for i, part in enumerate(tables):
+        # A line of "=" closes the table; what follows belongs to the next run, of which vLLM prints the load beforehand.
+        table, _, after = re.sub(r"^=+ *$", "\0", part, flags=re.MULTILINE).partition("\0")
+        told = _lines(before.splitlines()[-60:])
+        load = {k: told[k] for k in ("request_rate", "max_concurrency") if k in told}
+        rows += from_data({"completed": 0} | load | _lines(table.splitlines()), f"{name}#{i + 1}" if len(tables) > 1 else name)
+        before = after
     return rows
 
 
