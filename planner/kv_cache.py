@@ -9,12 +9,15 @@ A block is in exactly one of three states:
 `used_blocks + free_blocks == total_blocks` after every call. Without a prefix cache only two integers move.
 Blocks that leave the GPU pass into the offload tiers, fastest first, each an LRU list of its own; a block lives in one place at a time.
 Writing to a tier is free (engines do it beside the step), reading back takes `fetch_s`.
+
+Keyed blocks are kept as *runs*: neighbours in a prompt with the same holders and the same last use, found by their first key and split
+where two prompts part. A prompt of a thousand blocks is then a few list comparisons, not a thousand look-ups.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from planner.scenario import OffloadTier
@@ -36,9 +39,25 @@ def tiers_of(offload: Iterable[OffloadTier], block_bytes: float) -> tuple[Tier, 
     return tuple(Tier(t.tier, int(t.gib * GIB // block_bytes), block_bytes / (t.gb_s * GB)) for t in offload)
 
 
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Consecutive keyed blocks of a prompt that share one fate."""
+
+    keys: list[Hashable]
+    references: int = 0
+    last_use: float = 0.0
+    """When the last holder let go; counts only without references."""
+    tier: int | None = None
+    """Where it is: None on the GPU, else the tier's position."""
+
+
 @dataclass(slots=True)
 class KvCache:
-    """Block pool of one replica. Keys are hashables, one a block, and name the whole prompt up to the end of that block."""
+    """Block pool of one replica.
+
+    Keys are hashables, one a block, each naming the whole prompt up to the end of that block; so a block is only ever used
+    together with all before it, and arguments called `keys` are consecutive blocks of one prompt.
+    """
 
     total_blocks: int
     block_size: int
@@ -49,28 +68,24 @@ class KvCache:
     tiers: Sequence[Tier] = ()
     free_blocks: int = field(init=False)
     """Blocks that `take` can have: empty ones and idle ones."""
-    _references: dict[Hashable, int] = field(init=False, default_factory=dict)
-    _idle: OrderedDict[Hashable, float] = field(init=False, default_factory=OrderedDict)
-    _offloaded: tuple[OrderedDict[Hashable, float], ...] = field(init=False)
+    idle_blocks: int = field(init=False, default=0)
+    """Readable blocks that nobody holds; part of `free_blocks`."""
+    keyed_blocks: int = field(init=False, default=0)
+    """Held blocks that have a key; part of `used_blocks`."""
+    _runs: dict[Hashable, _Run] = field(init=False, default_factory=dict)  # by first key
+    _idle: OrderedDict[_Run, None] = field(init=False, default_factory=OrderedDict)  # last used longest ago first
+    _offloaded: tuple[OrderedDict[_Run, None], ...] = field(init=False)  # by tier, in order of arrival there
+    _offloaded_blocks: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.free_blocks = self.total_blocks
         self._offloaded = tuple(OrderedDict() for _ in self.tiers)
+        self._offloaded_blocks = [0] * len(self.tiers)
 
     @property
     def used_blocks(self) -> int:
         """Blocks that running sequences hold, a shared one counted once."""
         return self.total_blocks - self.free_blocks
-
-    @property
-    def idle_blocks(self) -> int:
-        """Readable blocks that nobody holds; part of `free_blocks`."""
-        return len(self._idle)
-
-    @property
-    def keyed_blocks(self) -> int:
-        """Held blocks that have a key; part of `used_blocks`."""
-        return len(self._references)
 
     def blocks(self, tokens: int) -> int:
         """Blocks that `tokens` tokens fill, the last one perhaps in part."""
@@ -84,53 +99,46 @@ class KvCache:
         if n > self.free_blocks:
             raise ValueError(f"{n} KV blocks taken, {self.free_blocks} free")
         self.free_blocks -= n
-        if len(self._idle) > self.free_blocks:
+        if self.idle_blocks > self.free_blocks:
             self._evict()
 
     def give(self, n: int) -> None:
         """Give back `n` anonymous blocks. Raises ValueError when fewer are held."""
-        if n > self.used_blocks - len(self._references):
-            raise ValueError(f"{n} KV blocks given back, {self.used_blocks - len(self._references)} held")
+        if n > self.used_blocks - self.keyed_blocks:
+            raise ValueError(f"{n} KV blocks given back, {self.used_blocks - self.keyed_blocks} held")
         self.free_blocks += n
 
-    def match(self, keys: Iterable[Hashable], now: float) -> int:
+    def match(self, keys: Sequence[Hashable], now: float) -> int:
         """How many leading `keys` are readable at time `now`, on the GPU or in a tier. Changes nothing."""
-        if not self.prefix:
-            return 0
         oldest = float("-inf") if self.ttl_s is None else now - self.ttl_s
         matched = 0
-        for key in keys:
-            if key not in self._references:
-                last_use = self._idle.get(key)
-                if last_use is None:
-                    last_use = next((tier[key] for tier in self._offloaded if key in tier), None)
-                if last_use is None or last_use < oldest:
-                    break
-            matched += 1
+        for run, n in self._walk(keys):
+            if not run.references and run.last_use < oldest:
+                break
+            matched += n
         return matched
 
-    def cost(self, keys: Iterable[Hashable]) -> int:
-        """By how many blocks `hold(keys)` would lower `free_blocks`: the distinct ones that nobody holds yet."""
-        return len({key for key in keys if key not in self._references})
+    def cost(self, keys: Sequence[Hashable]) -> int:
+        """By how many blocks `hold(keys)` would lower `free_blocks`: those of them that nobody holds yet."""
+        return sum(n for run, n in self._walk(keys) if not run.references)
 
     def hold(self, keys: Sequence[Hashable], now: float) -> int:
         """Reference readable blocks (those `match` counted), reading back the offloaded ones; returns `cost(keys)`.
 
         Raises ValueError, changing nothing, when the pool lacks that many free blocks or a key is not readable.
         """
-        cost = self.cost(keys)
+        found = list(self._walk(keys))
+        cost = sum(n for run, n in found if not run.references)
         if cost > self.free_blocks:
             raise ValueError(f"{cost} KV blocks held, {self.free_blocks} free")
-        missing = [key for key in keys if not self._readable(key)]
-        if missing:
-            raise ValueError(f"KV block {missing[0]!r} is held but not cached")
-        for key in keys:
-            count = self._references.get(key, 0)
-            if count == 0 and self._idle.pop(key, None) is None:
-                self._forget_offloaded(key)
-            self._references[key] = count + 1
+        readable = sum(n for _, n in found)
+        if readable < len(keys):
+            raise ValueError(f"KV block {keys[readable]!r} is held but not cached")
+        for run, n in found:
+            self._reference(run, n)
         self.free_blocks -= cost
-        if len(self._idle) > self.free_blocks:
+        self.keyed_blocks += cost
+        if self.idle_blocks > self.free_blocks:
             self._evict()
         return cost
 
@@ -142,16 +150,16 @@ class KvCache:
         """
         if not self.prefix:
             return 0
-        if len(keys) > self.used_blocks - len(self._references):
-            raise ValueError(f"{len(keys)} KV blocks published, {self.used_blocks - len(self._references)} anonymous ones held")
-        freed = 0
-        for key in keys:
-            count = self._references.get(key, 0)
-            if count:
-                freed += 1
-            elif self._idle.pop(key, None) is None:
-                self._forget_offloaded(key)
-            self._references[key] = count + 1
+        if len(keys) > self.used_blocks - self.keyed_blocks:
+            raise ValueError(f"{len(keys)} KV blocks published, {self.used_blocks - self.keyed_blocks} anonymous ones held")
+        known = freed = 0
+        for run, n in list(self._walk(keys)):
+            known += n
+            freed += n if run.references else 0
+            self._reference(run, n)
+        if known < len(keys):
+            self._runs[keys[known]] = _Run(list(keys[known:]), references=1)
+        self.keyed_blocks += len(keys) - freed
         self.free_blocks += freed
         return freed
 
@@ -161,46 +169,103 @@ class KvCache:
         The end of a prompt goes before its beginning, so that what is evicted first is what fewest prompts can share.
         Returns by how many blocks `free_blocks` grew. Raises ValueError when a key is not held.
         """
+        found = [(run, n) for run, n in self._walk(keys) if run.references]
+        held = sum(n for _, n in found)
+        if held < len(keys):
+            raise ValueError(f"KV block {keys[held]!r} is released but not held")
         freed = 0
-        for key in reversed(keys):
-            count = self._references.get(key, 0)
-            if count > 1:
-                self._references[key] = count - 1
-            elif count == 1:
-                del self._references[key]
-                self._idle[key] = now
-                freed += 1
-            else:
-                raise ValueError(f"KV block {key!r} is released but not held")
+        for run, n in reversed(found):
+            run.references -= 1
+            if not run.references:
+                run.last_use = now
+                self._idle[run] = None
+                freed += n
+        self.idle_blocks += freed
+        self.keyed_blocks -= freed
         self.free_blocks += freed
         return freed
 
-    def fetch_s(self, keys: Iterable[Hashable]) -> float:
+    def fetch_s(self, keys: Sequence[Hashable]) -> float:
         """Time to read back those of `keys` that are in a slower tier, s. Ask before `hold`, which moves them."""
         if not self.tiers:
             return 0.0
-        seconds = 0.0
-        for key in keys:
-            for tier, offloaded in zip(self.tiers, self._offloaded, strict=True):
-                if key in offloaded:
-                    seconds += tier.block_fetch_s
-        return seconds
+        return sum(n * self.tiers[run.tier].block_fetch_s for run, n in self._walk(keys) if run.tier is not None)
 
-    def _readable(self, key: Hashable) -> bool:
-        return key in self._references or key in self._idle or any(key in tier for tier in self._offloaded)
+    def _walk(self, keys: Sequence[Hashable]) -> Iterator[tuple[_Run, int]]:
+        """The runs that `keys` lead through, with how many blocks of each; ends where they part or at a key that is not there."""
+        at, end = 0, len(keys)
+        while at < end:
+            run = self._runs.get(keys[at])
+            if run is None:
+                return
+            own = run.keys if len(run.keys) <= end - at else run.keys[: end - at]
+            wanted = list(keys[at : at + len(own)])
+            if own != wanted:
+                yield run, _common(own, wanted)
+                return
+            yield run, len(own)
+            at += len(own)
 
-    def _forget_offloaded(self, key: Hashable) -> None:
-        for offloaded in self._offloaded:
-            offloaded.pop(key, None)
+    def _reference(self, run: _Run, n: int) -> None:
+        """One more holder of the first `n` blocks of a run; the rest of it stays as it is, as a run of its own."""
+        if n < len(run.keys):
+            run = self._split(run, n)
+        if not run.references:
+            if run.tier is None:
+                self.idle_blocks -= n
+                del self._idle[run]
+            else:
+                self._offloaded_blocks[run.tier] -= n
+                del self._offloaded[run.tier][run]
+                run.tier = None
+        run.references += 1
+
+    def _split(self, run: _Run, n: int) -> _Run:
+        """Cut off the first `n` blocks as a run; `run` becomes the rest and keeps its place in the order of eviction."""
+        head = _Run(run.keys[:n], run.references, run.last_use, run.tier)
+        del run.keys[:n]
+        self._runs[head.keys[0]], self._runs[run.keys[0]] = head, run
+        if not run.references:
+            # Only to leave again at once: the caller is about to hold it.
+            (self._idle if run.tier is None else self._offloaded[run.tier])[head] = None
+        return head
 
     def _evict(self) -> None:
         """Let the idle blocks used longest ago go, down the tiers, until the idle ones fit into the free space."""
-        while len(self._idle) > self.free_blocks:
-            key, last_use = self._idle.popitem(last=False)
-            for tier, offloaded in zip(self.tiers, self._offloaded, strict=True):
-                if tier.capacity_blocks < 1:
-                    continue
-                offloaded[key] = last_use
-                if len(offloaded) <= tier.capacity_blocks:
-                    break
-                key, last_use = offloaded.popitem(last=False)
+        while (surplus := self.idle_blocks - self.free_blocks) > 0:
+            cut = self._cut_oldest(self._idle, surplus)
+            self.idle_blocks -= len(cut.keys)
+            self._offload(cut)
+
+    def _cut_oldest(self, order: OrderedDict[_Run, None], most: int) -> _Run:
+        """Take up to `most` blocks off the end of the first run in `order`, out of the cache."""
+        run = next(iter(order))
+        keep = len(run.keys) - most
+        if keep > 0:
+            cut = _Run(run.keys[keep:], 0, run.last_use)
+            del run.keys[keep:]
+            return cut
+        del order[run], self._runs[run.keys[0]]
+        return run
+
+    def _offload(self, run: _Run) -> None:
+        """Put evicted blocks into the first tier, and what that pushes out into the next."""
+        falling = [run]
+        for tier, (home, order) in enumerate(zip(self.tiers, self._offloaded, strict=True)):
+            if home.capacity_blocks < 1:
+                continue
+            for coming in falling:
+                coming.tier = tier
+                order[coming] = None
+                self._runs[coming.keys[0]] = coming
+                self._offloaded_blocks[tier] += len(coming.keys)
+            falling = []
+            while (surplus := self._offloaded_blocks[tier] - home.capacity_blocks) > 0:
+                cut = self._cut_oldest(order, surplus)
+                self._offloaded_blocks[tier] -= len(cut.keys)
+                falling.append(cut)
+
+
+def _common(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
+    """Length of the common beginning of two sequences."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

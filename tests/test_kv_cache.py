@@ -1,6 +1,9 @@
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kv_oracle import BlockwiseCache
 
 from planner.kv_cache import KvCache, Tier, tiers_of
 from planner.scenario import OffloadTier
@@ -139,58 +142,114 @@ def test_wrong_calls_say_what_is_wrong_and_change_nothing(call, message):
 
 
 class Sequences:
-    """What an engine does with a pool, kept as plain lists beside it: the slow truth."""
+    """Sequences that start and finish on a pool and, with the same moves, on the block-by-block truth."""
 
     def __init__(self, kv: KvCache) -> None:
-        self.kv, self.running, self.clock = kv, [], 0.0
+        self.kv, self.truth = kv, BlockwiseCache(kv.total_blocks, kv.ttl_s, kv.tiers)
+        self.running, self.prompts, self.clock = [], set(), 0.0
 
-    def start(self, prompt: list[int], extra: int) -> None:
-        kv, now = self.kv, self.clock
-        matched = prompt[: kv.match(prompt, now)]
-        wanted = kv.cost(matched) + len(prompt) - len(matched) + extra
+    def start(self, prompt: tuple[int, ...], extra: int, chunk: int) -> None:
+        kv, truth, now = self.kv, self.truth, self.clock
+        self.prompts.add(prompt)
+        matched = kv.match(prompt, now)
+        wanted = kv.cost(prompt[:matched]) + len(prompt) - matched + extra
         if wanted > kv.free_blocks:
             return
         before = kv.free_blocks
-        kv.hold(matched, now)
-        kv.take(len(prompt) - len(matched) + extra)
+        kv.hold(prompt[:matched], now)
+        truth.hold(prompt[:matched])
+        kv.take(len(prompt) - matched + extra)
+        truth.take(len(prompt) - matched + extra)
         assert before - kv.free_blocks == wanted
-        kv.publish(prompt[len(matched) :], now)
-        self.running.append((prompt, extra))
+        self.running.append([prompt, matched, extra])
+        self.compute(-1, chunk)
+
+    def compute(self, index: int, chunk: int) -> None:
+        """Publish the next `chunk` blocks of a running sequence's prompt."""
+        if self.running:
+            sequence = self.running[index % len(self.running)]
+            prompt, published, _ = sequence
+            self.kv.publish(prompt[published : published + chunk], self.clock)
+            self.truth.publish(prompt[published : published + chunk])
+            sequence[1] = min(len(prompt), published + chunk)
 
     def finish(self, index: int) -> None:
         if self.running:
-            prompt, extra = self.running.pop(index % len(self.running))
-            self.kv.give(extra)
-            self.kv.release(prompt, self.clock)
+            prompt, published, extra = self.running.pop(index % len(self.running))
+            self.kv.give(len(prompt) - published + extra)
+            self.truth.give(len(prompt) - published + extra)
+            self.kv.release(prompt[:published], self.clock)
+            self.truth.release(prompt[:published], self.clock)
 
     def check(self) -> None:
-        kv = self.kv
-        keyed = {tuple(prompt[: i + 1]) for prompt, _ in self.running for i in range(len(prompt))}
-        used = len(keyed) + sum(extra for _, extra in self.running)
-        assert kv.used_blocks == used
+        kv, truth = self.kv, self.truth
+        keyed = {key for prompt, published, _ in self.running for key in prompt[:published]}
+        assert kv.keyed_blocks == len(keyed) == len(truth.references)
+        assert kv.used_blocks == len(keyed) + sum(len(prompt) - published + extra for prompt, published, extra in self.running)
         assert kv.used_blocks + kv.free_blocks == kv.total_blocks
-        assert 0 <= kv.idle_blocks <= kv.free_blocks
-        assert kv.keyed_blocks == len(keyed)
+        assert kv.free_blocks == truth.free_blocks
+        assert kv.idle_blocks == len(truth.idle) <= kv.free_blocks
+        for prompt in self.prompts:
+            matched = kv.match(prompt, self.clock)
+            assert matched == truth.match(prompt, self.clock)
+            assert kv.fetch_s(prompt[:matched]) == pytest.approx(truth.fetch_s(prompt[:matched]))
 
 
-@settings(max_examples=60, deadline=None)
+def prompts(branches: list[int]) -> tuple[int, ...]:
+    """Content keys of a prompt whose blocks are `branches`: each names all up to it."""
+    return tuple(hash(tuple(branches[: i + 1])) for i in range(len(branches)))
+
+
+@settings(max_examples=120, deadline=None)
 @given(
     total=st.integers(1, 30),
     ttl_s=st.sampled_from([None, 5.0]),
     tiers=st.sampled_from([(), (Tier("cpu", 4, 0.1),), (Tier("cpu", 3, 0.1), Tier("ssd", 0, 1.0), Tier("remote", 5, 1.0))]),
-    moves=st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 9), st.integers(0, 4), st.integers(0, 3)), max_size=60),
+    moves=st.lists(
+        st.tuples(
+            st.sampled_from(["start", "compute", "finish"]), st.lists(st.integers(0, 1), max_size=9), st.integers(0, 4), st.integers(0, 3)
+        ),
+        max_size=50,
+    ),
 )
-def test_every_block_is_accounted_for_whatever_happens(total, ttl_s, tiers, moves):
+def test_every_block_is_accounted_for_as_if_kept_one_by_one(total, ttl_s, tiers, moves):
     sequences = Sequences(KvCache(total, 16, prefix=True, ttl_s=ttl_s, tiers=tiers))
-    for starts, family, length, extra, pause in moves:
+    for move, branches, number, pause in moves:
         sequences.clock += pause
-        if starts:
-            tree = [(family if depth >= 3 else 0, depth) for depth in range(length)]
-            sequences.start([hash(tuple(tree[: i + 1])) for i in range(length)], extra)
+        if move == "start":
+            sequences.start(prompts(branches), number, chunk=2 + pause)
+        elif move == "compute":
+            sequences.compute(number, chunk=2 + pause)
         else:
-            sequences.finish(family)
+            sequences.finish(number)
         sequences.check()
     while sequences.running:
         sequences.finish(0)
         sequences.check()
     assert sequences.kv.free_blocks == total
+
+
+def test_a_thousand_blocks_cost_little_more_than_ten():
+    """Blocks are kept as runs: the time of a request's life in the cache hardly depends on the length of its prompt."""
+
+    def calls(blocks: int) -> int:
+        kv = KvCache(100_000, 16, prefix=True)
+        keys = list(range(blocks))
+        kv.take(blocks)
+        kv.publish(keys, 0.0)
+        kv.release(keys, 0.0)
+        seen = 0
+
+        def count(frame, event, argument):
+            nonlocal seen
+            seen += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            kv.hold(keys[: kv.match(keys, 1.0)], 1.0)
+            kv.release(keys, 2.0)
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    assert calls(1_000) == calls(10)
