@@ -59,9 +59,7 @@ def points(s: Subject) -> tuple[Point, ...]:
         if share == 1.0:
             plan: Mapping[str, Any] = s.plan
         elif share in others:
-            at = others[share]
-            # Every load point is as uncertain as the planned one, in relative terms.
-            plan = {"latency": at.latency, "throughput": at.throughput, "confidence": {"bands": at.bands or None}}
+            plan = {"latency": others[share].latency, "throughput": others[share].throughput}
         else:
             continue
         load = loadtest.load(s.scenario, share)
@@ -74,15 +72,20 @@ def _latencies(s: Subject, plan: Mapping[str, Any], share: float) -> list[Expect
     found = []
     for metric, name, unit, words in METRICS:
         for statistic in dict.fromkeys(("p50", s.percentile)):
+            predicted = (plan["latency"].get(name) or {}).get(statistic)
             try:
-                stated = band(plan, metric, statistic)
+                stated = band(s.plan, metric, statistic)
             except InputError:
                 continue
-            high, why = stated.high, "the plan's band" if stated.stated else f"±{UNSTATED_BAND:.0%}, for want of a stated band"
+            if not predicted or not stated.mean:
+                continue
+            # Every load point is as uncertain as the planned one, in relative terms.
+            low, high = (predicted * end / stated.mean for end in (stated.low, stated.high))
+            why = "the plan's band" if stated.stated else f"±{UNSTATED_BAND:.0%}, for want of a stated band"
             promise = getattr(s.scenario.slo, name)
-            if share <= 1.0 and statistic == s.percentile and promise is not None and stated.mean <= promise < high:
+            if share <= 1.0 and statistic == s.percentile and promise is not None and predicted <= promise < high:
                 high, why = promise, "up to the promise, tighter than the band"
-            found.append(Expectation(metric, statistic, f"{words} {statistic}", unit, stated.mean, min(stated.low, high), high, why))
+            found.append(Expectation(metric, statistic, f"{words} {statistic}", unit, predicted, min(low, high), high, why))
     return found
 
 

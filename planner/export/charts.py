@@ -22,7 +22,7 @@ CONFIG = {
         "titleFontSize": 11,
         "titleFontWeight": "normal",
     },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11, "orient": "top", "title": None, "symbolType": "square", "labelLimit": 0, "symbolStrokeWidth": 3},
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11, "orient": "top", "title": None, "labelLimit": 0, "symbolStrokeWidth": 3},
     "view": {"stroke": None},
     "range": {"category": PALETTE},
     "text": {"color": INK, "fontSize": 11},

@@ -1,7 +1,7 @@
 """What a document says beyond its plan: the same scenario at other loads, with less hardware, with other inputs.
 
-Each row is a quick plan (one simulated run on the same random numbers), so rows compare with each other better than with
-the plan's own percentiles.
+Each row is one simulated run on the same random numbers as the run of the base case. What a row shows is the plan's own
+percentile times (this run ÷ the base run): the noise that both runs share cancels, and the base row is the plan itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from planner.scenario import Calibration, Lengths, Scenario
 REQUEST_COLUMNS = ("arrival_s", "input_tokens", "cached_tokens", "output_tokens", "queue_s", "ttft_s", "tpot_s", "e2e_s", "preemptions", "status")
 LOAD_SHARES = (0.5, 0.8, 1.0, 1.2)
 SWING = 0.2
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 MOST_PROMPTS = 400
 """Requests of one what-if run: enough to rank levers, few enough to ask for twenty of them."""
 
@@ -33,7 +34,6 @@ class Outcome:
     latency: Mapping[str, Any]
     """The `latency` part of that plan, or empty where it cannot run."""
     throughput: Mapping[str, Any]
-    bands: Mapping[str, Any]
     meets_slo: bool | None
     usd_per_month: float | None
     usd_per_request: float | None
@@ -126,12 +126,24 @@ def extras(scenario: Scenario, plan: Mapping[str, Any] | None = None, ask: Ask |
     if not (plan.get("memory") or {}).get("fits") or (plan.get("latency") or {}).get("ttft_s") is None:
         return Extras()
 
-    def priced(changed: Scenario) -> Mapping[str, Any]:
-        return _priced_like(plan, ask(changed))
+    at_plan = outcome("plan", "as planned", scenario, plan)
+
+    def asker(base: Mapping[str, Any]) -> Ask:
+        return lambda changed: _in_proportion(plan, base, _priced_like(plan, ask(changed)))
 
     small = _smaller(scenario)
-    base = outcome("base", "as planned", small, priced(small))
-    return Extras(load_points(scenario, priced), failures(scenario, priced), levers(small, base, priced), cases(small, base, priced))
+    whole = asker(ask(scenario))
+    part = asker(ask(small)) if small != scenario else whole
+    return Extras(load_points(scenario, whole), failures(scenario, whole), levers(small, at_plan, part), cases(small, at_plan, part))
+
+
+def _in_proportion(plan: Mapping[str, Any], base: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The other run with each latency figure as the plan's times (other ÷ base), where all three are known."""
+    found: dict[str, Any] = {}
+    for name, row in (other.get("latency") or {}).items():
+        mine, its = (plan["latency"].get(name) or {}), ((base.get("latency") or {}).get(name) or {})
+        found[name] = row and {k: mine[k] * v / its[k] if v and mine.get(k) and its.get(k) else v for k, v in row.items() if k in STATISTICS}
+    return {**other, "latency": found}
 
 
 def _priced_like(plan: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -176,7 +188,6 @@ def outcome(name: str, change: str, scenario: Scenario, plan: Mapping[str, Any])
         replicas=scenario.fleet.replicas,
         latency=latency if simulated else {},
         throughput=plan.get("throughput") or {},
-        bands=(plan.get("confidence") or {}).get("bands") or {},
         meets_slo=holds if simulated else False if failed else None,
         usd_per_month=cost.get("usd_per_month"),
         usd_per_request=cost.get("usd_per_request"),
@@ -217,7 +228,7 @@ def failures(scenario: Scenario, ask: Ask = quick) -> tuple[Outcome, ...]:
         left = min(fleet.replicas, fleet.replicas + fleet.spares - lost)
         change = f"{lost} of {fleet.replicas + fleet.spares} replicas gone, {left} of {fleet.replicas} needed are left"
         if left < 1:
-            found.append(Outcome(name, change, scenario.workload.request_rate, scenario.workload.max_concurrency, 0, {}, {}, {}, False, None, None))
+            found.append(Outcome(name, change, scenario.workload.request_rate, scenario.workload.max_concurrency, 0, {}, {}, False, None, None))
             continue
         at = _with(scenario, "fleet", replicas=left)
         found.append(outcome(name, change, at, ask(at)))

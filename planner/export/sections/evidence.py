@@ -9,6 +9,7 @@ from planner.export.figures import ABSENT, cell, interval
 from planner.export.subject import Subject
 
 BAND_UNITS = {"tpot": ("Time per output token", "ms"), "ttft": ("Time to first token", "s"), "throughput": ("Output tokens per second", "tokens_s"), "usd": ("Price", "usd")}
+LISTED = "list price "
 GRADES = {"A": "a measured configuration is close", "B": "measured on the same family of GPU or model", "C": "extrapolated: nothing like it was measured"}
 
 
@@ -45,12 +46,14 @@ def _words(row: Any) -> str:
 def _provenance(s: Subject) -> Block:
     rows = []
     for p in s.plan.get("provenance") or ():
+        if p["quantity"].startswith(LISTED):
+            continue
         value = p.get("value")
         shown = cell(value)
         rows.append((p["quantity"], shown, p.get("unit") or "", p["kind"], p.get("source") or "", p.get("date") or ABSENT))
     if not rows:
         return missing("Provenance", "the plan states none")
-    return table("provenance", "Inputs and constants", ("Quantity", "Value", "Unit", "Kind", "Source", "Date"), rows, wide=True)
+    return table("provenance", "Inputs and constants", ("Quantity", "Value", "Unit", "Kind", "Source", "Date"), rows, "List prices have theirs in section 7.", wide=True)
 
 
 def _changed_inputs(s: Subject) -> Table | Text:

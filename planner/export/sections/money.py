@@ -14,7 +14,7 @@ from planner.export.figures import ABSENT, cell, show
 from planner.export.subject import Subject, per_request
 from planner.units import DAY_S, HOURS_PER_MONTH
 
-SHOWN_LIST_PRICES = 12
+SHOWN_LIST_PRICES, SHOWN_BREAK_EVENS = 20, 8
 PER_THOUSAND = 1000
 CHART_POINTS = 60
 
@@ -165,7 +165,7 @@ def _break_even(s: Subject, rows: list[dict[str, Any]]) -> Block:
     served = s.part("throughput").get("requests_per_s") or 0.0
     capacity = s.part("throughput").get("capacity_requests_per_s")
     month, body = s.part("cost").get("usd_per_month"), []
-    for r in rows[:SHOWN_LIST_PRICES]:
+    for r in rows[:SHOWN_BREAK_EVENS]:
         at = volumes.get(r["label"]) or {}
         bill = r["usd_per_request"] * s.requests_per_month if s.requests_per_month else None
         saving = bill - month if bill is not None and month is not None else None
@@ -173,7 +173,7 @@ def _break_even(s: Subject, rows: list[dict[str, Any]]) -> Block:
         use = needed / (capacity * DAY_S) if needed and capacity else None
         body.append((r["label"], cell(at.get("uncached"), "requests_day"), cell(needed, "requests_day"), cell(use, "share"), cell(bill, "usd"), cell(saving, "usd"), needed is not None and served * DAY_S >= needed))
     heads = ("Against", "Break-even, nothing cached", "Break-even at the hit rate", "Fleet's use there", "API bill of a month", "Saved by this plan", "Cheaper than it")
-    note = "Break-even: the volume whose API bill equals this fleet's. Use above 100 % means that this fleet cannot carry that volume within its promises."
+    note = f"The {min(len(rows), SHOWN_BREAK_EVENS)} cheapest. Break-even: the volume whose API bill equals this fleet's. Use above 100 % means that this fleet cannot carry that volume within its promises."
     return table("break-even", "Break-even and savings", heads, body, note)
 
 

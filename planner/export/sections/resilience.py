@@ -43,7 +43,7 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         ("Load the fleet could add", cell(capacity / rate - 1 if capacity and rate else None, "share"), "capacity within the promises over the planned rate, less one"),
         ("Rolling update", "one replica at a time", "on the spare, at full capacity" if fleet.spares else f"capacity is {show(1 - 1 / fleet.replicas, 'share')} of the plan's for {show(fleet.startup_s, 's')} per replica"),
         ("Start of a replica", cell(fleet.startup_s, "s"), "from asking for it to its first request"),
-        ("Autoscaling", f"{fleet.min_replicas} to {fleet.max_replicas or 'no ceiling'} replicas", f"at {show(fleet.target_utilization, 'share')} of capacity; thresholds in section 10"),
+        ("Autoscaling", f"{fleet.min_replicas} to {fleet.max_replicas} replicas" if fleet.max_replicas else f"from {fleet.min_replicas}, no ceiling", f"at {show(fleet.target_utilization, 'share')} of capacity; thresholds in section 10"),
         (f"Burst of {BURST:g} × the planned load", *_burst(capacity, rate, slo.ttft_s, fleet.startup_s)),
         ("Beyond capacity", "requests queue", _overload(s)),
     ]

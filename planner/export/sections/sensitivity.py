@@ -31,7 +31,7 @@ def _levers(s: Subject) -> Block:
         for at in (lever.low, lever.high):
             rows.append((lever.name, at.change, *_figures(s, at)))
     heads = ("Input", "Change", "1,000 requests", f"TTFT {s.percentile}", f"TPOT {s.percentile}", "Promises kept", "Cheaper than the API")
-    note = "One quick run each on the same random numbers. The fleet is kept as it is: only price and volume move the cost of a request, the rest moves what people see."
+    note = "One simulated run each on the same random numbers, set in proportion to the plan's own figures. The fleet is kept as it is: only price and volume move the cost of a request, the rest moves what people see."
     return table("sensitivity", "Each input moved by 20 %", heads, rows, note)
 
 

@@ -193,7 +193,7 @@ def _load_points(s: Subject) -> list[Block]:
                 if values and values.get(statistic) is not None:
                     series.append({"load": float(p.name.rstrip("%")), "metric": metric, "statistic": statistic, "ms": round(values[statistic] / MS, 3)})
     heads = ("Load", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "p99", "Preemptions", "Promises kept", "Findings")
-    note = "One simulated run each, on the same random numbers; the row at 100 % may differ from the table above within its interval."
+    note = "One simulated run each on the same random numbers, set in proportion to the plan's own figures at 100 %."
     found: list[Block] = [table("load-points", "Latency at shares of the planned load", heads, rows, note)]
     slo = s.scenario.slo
     limits = [{"metric": m, "ms": v / MS} for m, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s)) if v is not None]
