@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.catalog import lookup
 from planner.problems import InputError
-from planner.units import HOURS_PER_WEEK
+from planner.units import HOUR_S, HOURS_PER_WEEK
 
 PEAK_HOUR = 14
 """Hour of the day at which a derived day peaks; its trough is twelve hours away."""
@@ -57,3 +57,14 @@ def smooth_week(mean: float, weekday_peak: float, trough: float, weekend_peak: f
         week = trough + swings * np.tile(bump**power, 7)
         low, high = (power, high) if week.mean() > mean else (low, power)
     return week
+
+
+def follow(arrival_s: np.ndarray, multipliers: np.ndarray, interval_s: float = HOUR_S) -> np.ndarray:
+    """The same arrivals, recorded or drawn at a constant mean rate, at the times a varying rate would bring them, s.
+
+    `multipliers` of the mean rate hold for `interval_s` each and repeat; their mean is 1, so that the total rate stays what it is.
+    """
+    period_s = len(multipliers) * interval_s
+    expected_s = np.concatenate([[0.0], np.cumsum(multipliers) * interval_s])
+    periods, within = np.divmod(np.asarray(arrival_s, dtype=float), expected_s[-1])
+    return periods * period_s + np.interp(within, expected_s, np.arange(len(multipliers) + 1) * interval_s)

@@ -83,3 +83,20 @@ def test_agents_grow_from_11k_to_56k():
     traffic = parse(workload("agents").scenario_part).workload
     new = mean_length(traffic.input_len) - traffic.shared_prefix_len + mean_length(traffic.output_len)
     assert traffic.shared_prefix_len + traffic.turns * new == pytest.approx(56_000, rel=0.02)
+
+
+def test_arrivals_follow_a_curve_and_keep_their_number():
+    rng = np.random.default_rng(0)
+    steady = rng.exponential(1.0, 100_000).cumsum()
+    multipliers = demand.curve("azure-2024-code")[:24]
+    multipliers = multipliers / multipliers.mean()
+    moved = demand.follow(steady, multipliers)
+    assert (np.diff(moved) >= 0).all()
+    hours = np.histogram(moved[moved < 86_400], 24, (0, 86_400))[0]
+    assert hours == pytest.approx(3600 * multipliers, rel=0.2, abs=60)
+
+
+def test_a_flat_curve_changes_nothing_and_an_empty_hour_is_skipped():
+    times = np.array([0.0, 10.0, 5_000.0, 90_000.0])
+    assert demand.follow(times, np.ones(24)) == pytest.approx(times)
+    assert demand.follow(np.array([3_600.0, 5_400.0]), np.array([0.0, 2.0])) == pytest.approx([5_400.0, 6_300.0])

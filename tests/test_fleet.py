@@ -1,11 +1,12 @@
 """Fleets and disaggregated pools on a step time simple enough to reason about."""
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 import pytest
 
-from planner import fleet
+from planner import demand, fleet
 from planner.fleet import disaggregated
 from planner.kv_cache import KvCache
 from planner.scenario import Workload
@@ -131,6 +132,24 @@ def test_autoscaling_lets_replicas_go_when_the_load_is_over():
     assert run.timeline.finished.all()
     assert sum(span.gone_s < inf for span in run.spans) == 3
     assert run.replica_hours() < 0.75 * 4 * run.timeline.end_s / 3600
+
+
+def test_autoscaling_lags_behind_a_rising_demand():
+    source = traffic(2_700, rate=12.0)
+    columns = source.requests
+    # A quiet stretch of two and a half minutes, then three times as much.
+    curve = np.repeat([0.5, 1.5], 5)
+    moved = replace(columns, session_start_s=demand.follow(columns.session_start_s, curve, interval_s=30.0))
+
+    def run(startup_s):
+        scaling = fleet.Autoscaling(9.0)
+        result = fleet.simulate(Source(moved, block_size=16), build, 1, startup_s=startup_s, autoscaling=scaling)
+        return (ttft(result.timeline) > 0.5).mean(), result
+
+    (few, quick), (many, slow) = run(2.0), run(90.0)
+    assert quick.timeline.finished.all()
+    assert slow.timeline.finished.all()
+    assert few < 0.05 < many, "the time to start is paid in missed promises"
 
 
 def test_sessions_hit_their_prefix_only_where_they_have_been():
