@@ -26,14 +26,17 @@ class Affine:
     token_s: float = 33e-6
     context_s: float = 39e-9
     windowed_s: float = 11e-9
+    pair_s: float = 2e-9
+    """Attention of a chunk, per pair of tokens."""
 
     def decode(self, decode_sequences: int, context_tokens: float, windowed_context_tokens: float) -> float:
         return self(StepShape(decode_sequences, context_tokens, windowed_context_tokens))
 
     def __call__(self, shape: StepShape) -> float:
         tokens = shape.decode_sequences + shape.verify_tokens + sum(new for new, _ in shape.chunks)
-        context = shape.context_tokens + sum(new * (cached + new / 2) for new, cached in shape.chunks)
-        return self.base_s + self.token_s * tokens + self.context_s * context + self.windowed_s * shape.windowed_context_tokens
+        pairs = sum(new * (cached + new / 2) for new, cached in shape.chunks)
+        attention_s = self.context_s * shape.context_tokens + self.windowed_s * shape.windowed_context_tokens + self.pair_s * pairs
+        return self.base_s + self.token_s * tokens + attention_s
 
 
 @dataclass

@@ -86,13 +86,16 @@ class Source:
             self._send(start_s, int(self.requests.first_row[self._opened - 1]), self._opened - 1)
 
     def _send(self, at_s: float, row: int, session: int) -> None:
-        heappush(self._due, (at_s, row, session))
+        if self.sent < self._max_requests:
+            heappush(self._due, (at_s, row, session))
+        else:
+            self.exhausted = True
 
     def _request(self, arrival_s: float, row: int, session: int) -> Request:
         columns = self.requests
         self.sent += 1
         if self.sent >= self._max_requests:
-            self.exhausted = bool(self._due)
+            self.exhausted = self.exhausted or bool(self._due)
             self._due.clear()
         priority_class = int(columns.priority_class[row])
         return Request(
