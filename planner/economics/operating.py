@@ -14,7 +14,7 @@ from planner import traces, workload
 from planner.plan.deployment import Deployment
 from planner.plan.steady import decode_shape
 from planner.roofline import StepShape
-from planner.scenario import Scenario
+from planner.scenario import Scenario, Workload
 
 DRAWS = 4000
 """Lengths drawn for means and percentiles of a distribution."""
@@ -33,7 +33,7 @@ class Lengths:
 
 
 @lru_cache(maxsize=512)
-def _lengths(load: workload.Workload, percentile: int, prefix_caching: bool) -> Lengths:
+def _lengths(load: Workload, percentile: int, prefix_caching: bool) -> Lengths:
     if load.trace is not None:
         trace = traces.get(load.trace)
         inputs, outputs = np.asarray(trace.input_tokens, dtype=float), np.asarray(trace.output_tokens, dtype=float)
