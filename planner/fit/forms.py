@@ -24,17 +24,22 @@ US = 1e-6
 
 
 def gemm(key: Key, rows: Columns) -> dict | None:
-    """launch + (compute^knee + memory^knee)^(1/knee): a max with a rounded corner."""
+    """launch + (compute^knee + memory^knee)^(1/knee): a max with a rounded corner.
+
+    Narrow products have too few tiles to fill the GPU and shallow ones never leave the pipeline's start: arithmetic costs
+    (1 + half_n / n)·(1 + half_k / k) of its share, reading weights (1 + half_n / n).
+    """
     peak, bandwidth = _rates(key, COMPUTE[key["dtype"]])
     m, n, k = (rows[c].astype(float) for c in "mnk")
     compute = 2 * m * n * k / peak
     memory = (n * k * WEIGHT_BYTES[key["dtype"]] + 2 * m * k + 2 * m * n) / bandwidth
 
     def time(x: np.ndarray) -> np.ndarray:
-        return _knee(compute / x[0], memory / x[1], x[3]) + x[2] * US
+        return _knee(compute / x[0] * (1 + x[4] / n) * (1 + x[5] / k), memory / x[1] * (1 + x[6] / n), x[3]) + x[2] * US
 
-    names = ("compute", "memory", "launch_us", "knee")
-    return _row(key, names, time, rows["seconds"], [0.6, 0.8, 5, 2], [0.01, 0.05, 0, 1], [1.5, 1.5, 400, 8], np.maximum(compute, memory))
+    names = ("compute", "memory", "launch_us", "knee", "half_n_compute", "half_k_compute", "half_n_memory")
+    start, low, high = [0.6, 0.8, 5, 2, 300, 100, 300], [0.01, 0.05, 0, 1, 0, 0, 0], [1.5, 1.2, 400, 8, 20000, 20000, 20000]
+    return _row(key, names, time, rows["seconds"], start, low, high, np.maximum(compute, memory))
 
 
 SHAPES = {
@@ -248,4 +253,4 @@ def _error(predicted: np.ndarray, seconds: np.ndarray) -> float:
 
 
 def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+    return float(f"{value:.4g}") if value > 1e-4 else 0.0

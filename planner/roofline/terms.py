@@ -45,7 +45,9 @@ def gemm_term(g: Gemm, count: int, c: Constants, block_scaled: bool) -> TokenTer
     row = c.row("gemm", c.dtype(g.precision, block_scaled))
     rate = c.peak(row) * row["compute"]
     bandwidth = c.gpu.memory_bandwidth_bytes_s * row["memory"]
-    flops, weight, each = 2.0 * g.n * g.k, g.weight_bytes, 2.0 * (g.n + g.k)
+    flops = 2.0 * g.n * g.k * (1 + row["half_n_compute"] / g.n) * (1 + row["half_k_compute"] / g.k)
+    narrow = 1 + row["half_n_memory"] / g.n
+    weight, each = g.weight_bytes * narrow, 2.0 * (g.n + g.k) * narrow
     launch, p, name = count * row["launch_us"] * US, row["knee"], g.name
 
     def term(tokens: float, _all: float, verifying: bool) -> list[Piece]:
