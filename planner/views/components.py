@@ -132,7 +132,9 @@ def table(rows: Rows, alt: str, **config: Any) -> None:
     import pandas as pd
 
     height: Any = "content" if len(rows) <= ROWS_SHOWN else "auto"
-    st.dataframe(pd.DataFrame([dict(row) for row in rows]), hide_index=True, width="stretch", height=height, alt=alt, column_config=config or None)
+    st.dataframe(
+        pd.DataFrame([dict(row) for row in rows]), hide_index=True, width="stretch", height=height, alt=alt, column_config=config or None
+    )
 
 
 def explain(title: str, lines: Sequence[tuple[str, str, str]]) -> None:

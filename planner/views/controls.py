@@ -7,7 +7,7 @@ from typing import Literal
 
 from planner.links.fields import leaves
 
-Kind = Literal["number", "whole", "select", "segments", "steps", "toggle", "length"]
+Kind = Literal["number", "whole", "select", "segments", "steps", "toggle", "length", "several"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,20 @@ LAYOUT = (
     Control("fleet.spares", "Spare replicas", "whole"),
     Control("fleet.routing", "Routing", "select", options=("round_robin", "least_loaded", "sticky", "longest_prefix")),
 )
+WEEK = (
+    Control("fleet.demand_curve", "Week of demand", "select"),
+    Control("fleet.target_utilization", "Target busy share", "number", step=0.05, format="%.2f"),
+    Control("fleet.startup_s", "Start-up, seconds", "number", step=10, format="%.0f"),
+)
+CHOICE = (
+    Control(
+        "quality.allowed_weight_precisions",
+        "Weights that Recommend may choose",
+        "several",
+        options=("bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4"),
+    ),
+    Control("quality.allowed_kv_precisions", "KV caches it may choose", "several", options=("bf16", "fp8", "int8")),
+)
 LAYOUT_SWITCHES = (Control("parallel.enable_expert_parallel", "Whole experts per GPU (EP)", "toggle"),)
 PRICE = (
     Control("price.basis", "Basis", "select", options=BASES),
@@ -121,6 +135,19 @@ LEVEL = (
 TRACE = (Control("workload.trace.name", "Replay a trace", "select"),)
 
 MAIN = (*MODEL, *PRECISION, *GPU, *SIZE, *FLEET, *LENGTHS, *LOAD, *PROMISE, *PERCENTILE)
-DETAIL = (*TRAFFIC_DETAIL, *ENGINE, *ENGINE_SWITCHES, *SPECULATION_SWITCH, *SPECULATION, *LAYOUT, *LAYOUT_SWITCHES, *PRICE, *LEVEL, *TRACE)
+DETAIL = (
+    *TRAFFIC_DETAIL,
+    *ENGINE,
+    *ENGINE_SWITCHES,
+    *SPECULATION_SWITCH,
+    *SPECULATION,
+    *LAYOUT,
+    *LAYOUT_SWITCHES,
+    *WEEK,
+    *CHOICE,
+    *PRICE,
+    *LEVEL,
+    *TRACE,
+)
 PATHS = frozenset(control.path for control in (*MAIN, *DETAIL))
 """Settings with a control of their own; every other one is text in "More settings"."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from planner import catalog, presets, traces
-from planner.links.fields import leaves
+from planner import catalog, demand, presets, traces
+from planner.links.fields import get, leaves
 from planner.problems import InputError
 from planner.scenario import FrozenJson, Scenario
 from planner.views import controls, state
@@ -102,6 +102,12 @@ def _details() -> Rendered:
             )
     with st.expander("Layout, spares, routing"):
         shown += _pair(controls.LAYOUT) + _draw(controls.LAYOUT_SWITCHES)
+    with st.expander("Week, autoscaling, choice"):
+        curves: dict[str, Any] = {
+            "options": {"fleet.demand_curve": list(demand.index())},
+            "placeholders": {"fleet.demand_curve": ("constant demand", "")},
+        }
+        shown += _draw(controls.WEEK[:1], **curves) + _pair(controls.WEEK[1:]) + _draw(controls.CHOICE)
     with st.expander("Price basis and model of time"):
         shown += _pair(controls.PRICE) + _pair(controls.LEVEL)
     with st.expander("Your own model"):
@@ -209,7 +215,9 @@ def _widget(control: Control, options: list[Any], placeholder: str | None, note:
     }
     if control.kind in ("select", "segments", "steps") and now is not None and now not in options:
         options = sorted([*options, now]) if control.kind == "steps" else [*options, now]
-    if control.kind == "select":
+    if control.kind == "select" and leaf.kind == "numbers" and isinstance(get(state.scenario(), leaf), tuple):
+        st.text_input(control.label, **common)  # 168 values of one's own
+    elif control.kind == "select":
         start = options.index(leaf.default) if leaf.default in options else None
         st.selectbox(control.label, options, index=start, placeholder=placeholder or "Choose", **common)
     elif control.kind == "segments":
@@ -218,6 +226,8 @@ def _widget(control: Control, options: list[Any], placeholder: str | None, note:
         st.select_slider(control.label, options, value=leaf.default, **common)
     elif control.kind == "toggle":
         st.toggle(control.label, value=bool(leaf.default), **common)
+    elif control.kind == "several":
+        st.pills(control.label, list(dict.fromkeys([*options, *now])), selection_mode="multi", default=list(leaf.default), **common)
     elif control.kind == "length" and isinstance(now, str):
         st.text_input(control.label, value=state.one_text(state.text_of(leaf, leaf.default) or ""), **common)
     elif control.kind == "whole":

@@ -109,7 +109,9 @@ def value_of(leaf: Leaf, scenario: Scenario) -> Any:
         return None
     if value is None and leaf.default is not None:
         return leaf.default if leaf.path == RATE else type(leaf.default)(leaf.null)
-    return write(leaf, value) if isinstance(value, Lengths) else value
+    if leaf.kind == "choices":
+        return list(value)
+    return one_text(write(leaf, value)) if isinstance(value, Lengths | tuple) else value
 
 
 def one_text(texts: Texts) -> str:

@@ -42,6 +42,8 @@ def usd(value: float | None) -> str:
     """$1.57, $11,700, $0.0032."""
     if value is None or not math.isfinite(value):
         return MISSING
+    if value < 0:
+        return f"−{usd(-value)}"
     return f"${digits(value)}" if abs(value) < 1 else f"${value:,.2f}" if abs(value) < 100 else f"${digits(value)}"
 
 

@@ -1,0 +1,95 @@
+"""A fleet over a week and over volume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.views.charts import BLUE, GREEN, ORANGE, RED, Ink, Rows, Spec, base, x
+
+DAYS = "['Mon','Tue','Wed','Thu','Fri','Sat','Sun'][floor(datum.value / 24) % 7]"
+
+
+def week(rows: Rows, ink: Ink) -> Spec:
+    """Demand as an area, the capacity of a static and of an autoscaled fleet as lines."""
+    top = max([1e-9, *(max(r["demand"], r["static"], r["scaled"]) for r in rows)]) * 1.08
+    across = x(
+        "hour",
+        None,
+        scale={"domain": [0, 168], "nice": False},
+        axis={"values": [12 + 24 * d for d in range(7)], "labelExpr": DAYS, "grid": False},
+    )
+    scale = {"domain": [0, top], "nice": False}
+    names, colours = ("demand", "static fleet carries", "autoscaled fleet carries"), (BLUE, RED, GREEN)
+    colour = {"type": "nominal", "scale": {"domain": list(names), "range": list(colours)}}
+
+    def line(field: str, name: str, dash: list[int]) -> Spec:
+        return {
+            "mark": {"type": "line", "interpolate": "step", "strokeWidth": 2, "strokeDash": dash},
+            "encoding": {"x": across, "y": x(field, "requests per second", scale=scale), "color": colour | {"datum": name}},
+        }
+
+    area = {
+        "mark": {"type": "area", "opacity": 0.35, "line": True},
+        "encoding": {"x": across, "y": x("demand", "requests per second", scale=scale), "color": colour | {"datum": names[0]},
+                     "tooltip": [{"field": "hour", "title": "Hour of the week"}, {"field": "demand", "title": "Demand, requests/s", "format": ".3~g"}]},
+    }  # fmt: skip
+    return base(rows, 290, ink) | {"layer": [area, line("static", names[1], [6, 3]), line("scaled", names[2], [1, 0])]}
+
+
+def break_even(rows: Rows, marks: Rows, ink: Ink) -> Spec:
+    """Monthly bill against volume: the fleet climbs in steps, the API in a line. `marks` are {volume, label}."""
+    most = max(r["volume"] for r in rows)
+    top = max(max(r["own"], r["api"]) for r in rows) * 1.05
+    across = x("volume", "requests per day", scale={"domain": [0, most], "nice": False}, axis={"format": "~s", "grid": False})
+    scale, axis = {"domain": [0, top], "nice": False}, {"format": "$~s"}
+    colour = {"type": "nominal", "scale": {"domain": ["own fleet", "API"], "range": [BLUE, ORANGE]}}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2},
+            "encoding": {"x": across, "y": x("own", "$ per month", scale=scale, axis=axis), "color": colour | {"datum": "own fleet"}},
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2, "strokeDash": [6, 3]},
+            "encoding": {"x": across, "y": x("api", "$ per month", scale=scale, axis=axis), "color": colour | {"datum": "API"}},
+        },
+    ]
+    for i, mark in enumerate(marks):
+        layers += [
+            {"mark": {"type": "rule", "strokeDash": [3, 3], "color": ink.faint}, "encoding": {"x": {"datum": mark["volume"]}}},
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4, "color": ink.text},
+                "encoding": {"x": {"datum": mark["volume"]}, "y": {"value": 12 + 16 * i}, "text": {"value": mark["label"]}},
+            },
+        ]
+    return base(rows, 300, ink) | {"layer": layers}
+
+
+def waterfall(bars: Rows, ink: Ink) -> Spec:
+    """Steps from the floor to the list price; `bars` are {name, low, high, usd, text, kind}."""
+    names = [b["name"] for b in bars]
+    low, high = min(0.0, *(b["low"] for b in bars)), max(b["high"] for b in bars)
+    kinds: dict[str, Any] = {"domain": ["adds", "takes off", "total"], "range": [ORANGE, GREEN, BLUE]}
+    down = x("name", None, "nominal", sort=names, axis={"labelOverlap": False})
+    span = {"domain": [low, high * 1.35], "nice": False}
+    return base(bars, 90 + 32 * len(names), ink) | {
+        "layer": [
+            {
+                "mark": {"type": "bar", "height": {"band": 0.6}},
+                "encoding": {
+                    "y": down,
+                    "x": x("low", "$ per 1,000 requests", scale=span, axis={"format": "$~g", "tickCount": 6}),
+                    "x2": {"field": "high"},
+                    "color": {"field": "kind", "type": "nominal", "scale": kinds},
+                    "tooltip": [
+                        {"field": "name", "title": "Part"},
+                        {"field": "text", "title": "$ per 1,000 requests"},
+                        {"field": "why", "title": "Why"},
+                    ],
+                },
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 5, "color": ink.text},
+                "encoding": {"y": down, "x": x("high", None, scale=span), "text": {"field": "text"}},
+            },
+        ]
+    }
