@@ -76,6 +76,9 @@ def check(plan: Mapping[str, Any], rows: Sequence[Row]) -> Checked:
         row = next((r for r in rows if _matches(point, r)), None)
         matched = matched or row is not None
         verdicts += [_verdict(point, row, *promise) for promise in point.bands]
+        if row is not None and row.get("n_failed"):
+            # Latencies of the requests that survived say little when others did not.
+            verdicts.append(Verdict(point.name, str(row.get("id")), "failed requests", "count", 0.0, 0.0, row["n_failed"], "fail"))
     if not matched:
         asked = "; ".join(f"{p.load_kind} {p.load_value:g} with {p.input_len:,.0f} in and {p.output_len:,.0f} out" for p in points)
         held = "; ".join(_load(r) for r in rows[:3]) + (" …" if len(rows) > 3 else "")

@@ -12,6 +12,8 @@ from planner.scenario import Scenario, parse
 LONE_REQUESTS = 20
 """Requests simulated for one client alone; they are alike, so few are enough."""
 MOST_REQUESTS = 2_000
+REQUESTS_PER_CLIENT = 10
+"""Where a row does not say how many requests it holds."""
 
 
 def scenario_at(scenario: Scenario, row: Row) -> Scenario:
@@ -37,13 +39,19 @@ def scenario_at(scenario: Scenario, row: Row) -> Scenario:
         "input_len": length(float(input_len)),
         "output_len": length(max(1.0, float(output_len))),
         "shared_prefix_len": min(cached, input_len),
-        "num_prompts": LONE_REQUESTS if lone else MOST_REQUESTS,
+        "num_prompts": LONE_REQUESTS if lone else _prompts(row),
         "seed": scenario.workload.seed,
     }
     data = scenario.model_dump(mode="json")
     data["workload"] = workload
     data["simulation"] = {"mode": "benchmark", "replications": 1, "max_requests": MOST_REQUESTS}
     return parse(data)
+
+
+def _prompts(row: Row) -> int:
+    """Requests to simulate: as many as were measured, since the ramp and drain of a benchmark are part of its figures."""
+    counted = row.get("n_requests") or REQUESTS_PER_CLIENT * (row.get("load_value") or 0.0)
+    return max(LONE_REQUESTS, min(MOST_REQUESTS, round(counted) or MOST_REQUESTS))
 
 
 def predicted(scenario: Scenario, row: Row) -> dict[str, Any]:
