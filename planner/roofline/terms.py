@@ -18,6 +18,10 @@ TokenTerm = Callable[[float, float, bool], list[Piece]]
 """(tokens of this rank, tokens of all data-parallel ranks, verifying drafts?) -> pieces."""
 
 
+NARROWEST = 512
+"""Narrowest product that was timed; narrower ones (routers) get its penalty."""
+
+
 def stage_terms(stage: Stage, shard: Shard, scenario: Scenario, c: Constants, block_scaled: bool) -> list[TokenTerm]:
     """Every kernel of the stage whose time depends on the number of tokens alone."""
     terms: list[TokenTerm] = []
@@ -45,8 +49,9 @@ def gemm_term(g: Gemm, count: int, c: Constants, block_scaled: bool) -> TokenTer
     row = c.row("gemm", c.dtype(g.precision, block_scaled))
     rate = c.peak(row) * row["compute"]
     bandwidth = c.gpu.memory_bandwidth_bytes_s * row["memory"]
-    flops = 2.0 * g.n * g.k * (1 + row["half_n_compute"] / g.n) * (1 + row["half_k_compute"] / g.k)
-    narrow = 1 + row["half_n_memory"] / g.n
+    n, k = max(g.n, NARROWEST), max(g.k, NARROWEST)
+    flops = 2.0 * g.n * g.k * (1 + row["half_n_compute"] / n) * (1 + row["half_k_compute"] / k)
+    narrow = 1 + row["half_n_memory"] / n
     weight, each = g.weight_bytes * narrow, 2.0 * (g.n + g.k) * narrow
     launch, p, name = count * row["launch_us"] * US, row["knee"], g.name
 
