@@ -47,8 +47,10 @@ def share(plan: Json, scenario: Scenario) -> None:
     """Link, preset and downloads; files are built when they are asked for."""
     from planner.views import sharing
 
-    with st.popover("Share and export", icon=":material/ios_share:"):
-        sharing.body(plan, scenario)
+    popover = st.popover("Share and export", icon=":material/ios_share:", key="share", on_change="rerun")
+    if popover.open:
+        with popover:
+            sharing.body(plan, scenario)
 
 
 @dataclass(frozen=True, slots=True)

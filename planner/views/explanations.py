@@ -140,23 +140,36 @@ def cost_lines(plan: Json, scenario: Scenario) -> list[Line]:
     return rows
 
 
-def sources(plan: Json) -> None:
-    """Error bands, nearest measurements, and where each constant came from."""
-    confidence = plan["confidence"] or {}
-    with st.expander("How wrong this may be", icon=":material/error_med:"):
-        bands = confidence.get("bands") or {}
-        st.markdown(
-            f"Grade **{confidence.get('grade') or 'not given'}**: A has a measured neighbour, B the same family, C is extrapolated."
-        )
+def confidence(plan: Json) -> None:
+    """Grade, error bands and the nearest measured configurations."""
+    found = plan["confidence"] or {}
+    bands = {name: band for name, band in (found.get("bands") or {}).items() if band}
+    grade = found.get("grade")
+    meaning = {"A": "a measured neighbour", "B": "measurements of the same family", "C": "no measurement near it: extrapolated"}
+    st.markdown(
+        f"Grade **{grade}**: {meaning[grade]}."
+        if grade in meaning
+        else "No error band is known for this class of plan: treat the figures as estimates."
+    )
+    if bands:
         components.table(
-            [{"figure": name, "low": b[0], "high": b[1]} for name, b in bands.items() if b], "Error bands of the plan's figures"
+            [{"figure": name, "low": digits(b[0]), "high": digits(b[1])} for name, b in bands.items()], "Error bands of the plan's figures"
         )
-        nearest = confidence.get("nearest_measured") or []
-        if nearest:
-            components.table(nearest, "Nearest measured configurations and the error of this planner on them")
+    nearest = found.get("nearest_measured") or []
+    if nearest:
+        components.table(
+            [{k: digits(v) if isinstance(v, float) else str(v) for k, v in row.items()} for row in nearest],
+            "Nearest measured configurations and the error on them",
+        )
+
+
+def sources(plan: Json) -> None:
+    """Error bands, and where each constant came from."""
+    with st.expander("How wrong this may be", icon=":material/error_med:"):
+        confidence(plan)
     with st.expander("Sources of every constant", icon=":material/menu_book:"):
         rows = [
-            {**row, "value": str(row["value"]) if not isinstance(row["value"], (int, float)) else f"{digits(row['value'])}"}
+            {**row, "value": digits(row["value"]) if isinstance(row["value"], (int, float)) else str(row["value"])}
             for row in plan["provenance"]
         ]
         components.table(rows, "Constants with value, unit, kind, source and date")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from planner import links, presets
+from planner import export, links, presets
+from planner.export import launch
 from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.views import state
@@ -27,6 +29,16 @@ def price_date(plan: dict[str, Any]) -> str | None:
     return max(dates, default=None)
 
 
+DOCUMENTS = {
+    "html": "Capacity plan (HTML, prints to one PDF)",
+    "md": "Markdown",
+    "xlsx": "Spreadsheet",
+    "csv": "CSV",
+    "zip": "All tables (zip)",
+    "json": "JSON",
+}
+
+
 def body(plan: dict[str, Any], scenario: Scenario) -> None:
     """Contents of the popover."""
     link = full_link(scenario, price_date(plan))
@@ -34,19 +46,35 @@ def body(plan: dict[str, Any], scenario: Scenario) -> None:
     st.code(link, language=None, wrap_lines=False)
     if len(link) > MAX_LINK_SHOWN:
         st.caption("This link is long; the scenario file below is safer to send.")
+    name = presets.slug(scenario.name or f"{scenario.model.name}-{scenario.hardware.gpu}")
+    st.markdown("**Capacity plan**, made on click with its what-ifs")
+    for kind, label in DOCUMENTS.items():
+        build = partial(_document, scenario, kind)
+        st.download_button(
+            label, data=build, file_name=f"{name}.{kind}", mime=export.KINDS[kind], on_click="ignore", width="stretch", key=f"export.{kind}"
+        )
+    if plan["memory"]["fits"]:
+        st.markdown("**Launch command**")
+        for command in launch.commands(plan, scenario.engine.name):
+            st.code(command.text, language="bash", wrap_lines=True)
     st.markdown("**Scenario file**")
-    name = presets.slug(scenario.name or "scenario")
     st.download_button(
-        "Download scenario",
-        data=lambda: presets.to_text(scenario),
-        file_name=f"{name}.json",
-        mime="application/json",
-        on_click="ignore",
-        width="stretch",
+        "Download scenario", data=partial(presets.to_text, scenario), file_name=f"{name}.scenario.json", mime="application/json",
+        on_click="ignore", width="stretch", key="export.scenario",
+    )  # fmt: skip
+    st.file_uploader(
+        "Open a scenario or an exported plan", type=["json", "html", "md", "xlsx", "zip"], key="scenario_file", on_change=_open
     )
-    st.file_uploader("Open a scenario or plan file", type=["json"], key="scenario_file", on_change=_open)
     for message in st.session_state.pop("file_messages", []):
         st.warning(plain(message))
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def _document(scenario: Scenario, kind: str) -> bytes:
+    """The document of the full plan. Cached, because a browser may ask twice."""
+    from planner import plan as planner
+
+    return export.build(planner(scenario, effort="full"), kind)
 
 
 def _open() -> None:
@@ -54,9 +82,9 @@ def _open() -> None:
     if file is None:
         return
     try:
-        found, notes = presets.from_text(file.getvalue(), "This file")
+        restored = export.read(file.getvalue(), file.name)
     except InputError as error:
         st.session_state["file_messages"] = [str(error)]
         return
-    state.adopt(found)
-    state.remember(found, notes)
+    state.adopt(restored.scenario)
+    state.remember(restored.scenario, restored.notes)

@@ -8,9 +8,10 @@ from typing import Any
 import streamlit as st
 
 from planner import catalog, demand, presets, traces
+from planner.catalog.workloads import workloads
 from planner.links.fields import get, leaves
 from planner.problems import InputError
-from planner.scenario import FrozenJson, Scenario
+from planner.scenario import FrozenJson, Scenario, parse
 from planner.views import controls, state
 from planner.views.controls import Control
 from planner.views.text import plain
@@ -65,6 +66,18 @@ def _model_and_hardware() -> Rendered:
 
 def _traffic() -> Rendered:
     st.subheader("Traffic", anchor=False)
+    shapes = workloads()
+    st.selectbox(
+        "Shape of traffic",
+        list(shapes),
+        index=None,
+        format_func=lambda slug: shapes[slug].title,
+        key="_shape",
+        on_change=_adopt_shape,
+        placeholder="Fill in from…",
+        label_visibility="collapsed",
+        help="Lengths, arrivals and promises of measured or published traffic.",
+    )
     closed = st.session_state.get(state.CLIENTS, state.scenario().workload.max_concurrency) is not None
     shown = [
         *_pair(controls.LENGTHS),
@@ -72,6 +85,14 @@ def _traffic() -> Rendered:
     ]
     st.subheader("Promise", anchor=False)
     return [*shown, *_pair(controls.PROMISE), *_draw(controls.PERCENTILE)]
+
+
+def _adopt_shape() -> None:
+    slug = st.session_state["_shape"]
+    if slug:
+        here = state.scenario()
+        state.adopt(parse(here.model_dump() | workloads()[slug].scenario_part))
+        st.session_state["_shape"] = None
 
 
 def _details() -> Rendered:

@@ -17,7 +17,17 @@ from planner.scenario import Lengths, Scenario
 from planner.views.controls import PATHS
 
 VIEW_KEYS = frozenset(
-    {"compare.b", "compare.c", "compare.d", "simulate.at_s", "lesson", "claim.batch", "claim.tokens_per_s", "claim.ttft_s"}
+    {
+        "compare.b",
+        "compare.c",
+        "compare.d",
+        "simulate.at_s",
+        "lesson",
+        "claim.batch",
+        "claim.tokens_per_s",
+        "claim.ttft_s",
+        "claim.usd_per_mtok",
+    }
 )
 """Query keys of single pages: what they show, not part of the scenario."""
 RATE, CLIENTS = "workload.request_rate", "workload.max_concurrency"

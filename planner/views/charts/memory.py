@@ -25,8 +25,8 @@ def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
         "graphs": memory["cuda_graph_bytes_per_gpu"],
         "KV cache, planned batch": used,
         "KV cache, spare": pool - used,
-        "not given to the engine": max(memory["gpu_memory_bytes"] - memory["budget_bytes_per_gpu"], 0),
     }
+    held["not given to the engine"] = max(memory["gpu_memory_bytes"] - sum(v or 0 for v in held.values()), 0)
     return _cut([(part, (held[part] or 0) / 1e9) for part in PARTS if (held[part] or 0) > 0], memory["gpu_memory_bytes"] / 1e9)
 
 
