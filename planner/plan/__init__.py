@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner import architecture, cost, speculation
+from planner.catalog import quality
 from planner.plan import deployment as deployments
 from planner.plan import provenance
 from planner.plan.deployment import Deployment
@@ -103,6 +104,12 @@ def notes(scenario: Scenario) -> list[Problem]:
         found.append(
             Problem("low_confidence", "warning", "model.hf_config", message, "Check parameters and KV bytes against the engine's log.")
         )
+    weights = scenario.precision.weights
+    if weights in quality.FOUR_BIT:
+        small = arch.total_params < quality.SMALL_MODEL_PARAMS
+        message = quality.quality_note(weights, arch.total_params)
+        remedy = "Set precision.weights to fp8 for weights published as lossless." if small else ""
+        found.append(Problem("quality", "warning" if small else "info", "precision.weights", message, remedy))
     return found
 
 
