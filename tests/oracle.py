@@ -334,7 +334,8 @@ class Oracle:
         self.vacate(sequence)
         if sequence.decoding:
             sequence.prompt = sequence.request.input_tokens + sequence.emitted
-            sequence.emissions = sequence.emissions[1:]
+            sequence.emissions[-1] -= 1  # the token that its next prefill emits
+            sequence.emissions = [tokens for tokens in sequence.emissions if tokens]
         sequence.decoding = False
         sequence.preemptions += 1
         sequence.status = "waiting"

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_scheduler import Affine, Case, assert_same, random_case
+from test_scheduler import Affine, random_case
 
 from planner.kv_cache import KvCache
 from planner.metrics import t_interval
@@ -219,18 +219,3 @@ def drained(source: Source, replica: Replica) -> np.ndarray:
             if arrival_s == float("inf"):
                 return np.array([finish_s[n] for n in sorted(finish_s)])
             replica.admit(source.next(), arrival_s)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5000, 5400))
-def test_agrees_with_the_oracle_on_many_more_scenarios(seed: int) -> None:
-    assert_same(random_case(seed))
-
-
-def test_a_bigger_case_of_preemptions_agrees_with_the_oracle() -> None:
-    lengths = {"kind": "uniform", "half_width": 0.5}
-    w = Workload(
-        num_prompts=400, request_rate=None, max_concurrency=400, input_len=lengths | {"mean": 100}, output_len=lengths | {"mean": 60}
-    )
-    served = assert_same(Case(w, Limits(max_num_seqs=64, max_num_batched_tokens=512), total_blocks=300))
-    assert served.preemptions.sum() > 100

@@ -224,9 +224,10 @@ class Scheduler:
     def _preempt(self, request: Request) -> None:
         """Take all blocks of a running request; it will compute its prompt, and what it has emitted, again."""
         if self._unseat(request):
-            # The prefill that brings it back emits a token, and so stands for a decode step.
+            # The prefill that brings it back emits one token, so it is spared as many decode steps as that token would have taken.
+            tokens_left = request.output_tokens - request.emitted_tokens - 1
+            request.steps_left = max(int(tokens_left > 0), round(tokens_left / request.tokens_per_step))
             request.prompt_tokens = request.input_tokens + round(request.emitted_tokens)
-            request.steps_left -= 1
         request.has_kv = False
         request.preemptions += 1
         request.status = "waiting"
