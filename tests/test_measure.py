@@ -9,10 +9,12 @@ import io
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,14 @@ LATE_S = 0.02
 EARLY_S = 0.002
 REQUEST_KEYS = ("prompt_tokens", "output_tokens", "cached_tokens", "ttft_s", "ttft_answer_s", "tpot_s", "e2e_s", "error")
 ENDPOINT = ("max_tokens", "timeout_s", "retries", "extra_body")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_certificates() -> Iterator[None]:
+    """Every client reads the machine's certificates (50 ms); plain HTTP to this machine needs none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+        yield
 
 
 def run(behaviour: Behaviour, api: str = "openai", **options: object) -> tuple[Run, Server]:
