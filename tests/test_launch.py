@@ -114,7 +114,9 @@ def test_speculation_in_each_engines_words():
 
 @pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "medusa", "ngram"])
 def test_every_drafting_method_passes_the_lists(method):
-    scenario = scenario_with(model={"name": "deepseek-v3"}, parallel={"tensor_parallel_size": 8}, speculative={"method": method, "acceptance_rate": 0.7})
+    scenario = scenario_with(
+        model={"name": "deepseek-v3"}, parallel={"tensor_parallel_size": 8}, speculative={"method": method, "acceptance_rate": 0.7}
+    )
     plan = {"scenario": scenario.model_dump(mode="json"), "memory": None}
     for command in launch.commands(plan):
         assert flags.complaints(command.arguments, flags.flag_list(PROGRAMS[command.engine])) == []
@@ -148,7 +150,9 @@ def test_a_label_stays_one_word_of_the_command_and_one_string_of_the_manifest(na
     assert documents == kubernetes.objects(plan)
 
 
-@pytest.mark.parametrize("data", [{"a": [], "b": {}, "c": [{"d": [1, {"e": None}]}]}, {"no": "no", "1": "1", "x y": "\u0085 \u2028 \x7f é 😀 \t"}])
+@pytest.mark.parametrize(
+    "data", [{"a": [], "b": {}, "c": [{"d": [1, {"e": None}]}]}, {"no": "no", "1": "1", "x y": "\u0085 \u2028 \x7f é 😀 \t"}]
+)
 def test_yaml_reads_back(data):
     assert yaml.safe_load(yaml_text(data)) == data
 

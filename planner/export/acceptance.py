@@ -110,7 +110,10 @@ def machine_readable(s: Subject) -> dict[str, Any]:
     w = s.scenario.workload
     listed = []
     for p in points(s):
-        bands = {f"{e.metric}_{e.statistic}": {"low": e.low, "high": e.high, "statistic": e.statistic, "predicted": e.predicted} for e in p.expect}
+        bands = {
+            f"{e.metric}_{e.statistic}": {"low": e.low, "high": e.high, "statistic": e.statistic, "predicted": e.predicted}
+            for e in p.expect
+        }
         listed.append(
             {
                 "name": p.name,

@@ -22,7 +22,16 @@ CONFIG = {
         "titleFontSize": 11,
         "titleFontWeight": "normal",
     },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11, "orient": "top", "title": None, "labelLimit": 0, "symbolStrokeWidth": 3},
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "orient": "top",
+        "title": None,
+        "labelLimit": 0,
+        "symbolStrokeWidth": 3,
+    },
     "view": {"stroke": None},
     "range": {"category": PALETTE},
     "text": {"color": INK, "fontSize": 11},
@@ -77,7 +86,13 @@ def latency_by_load(rows: Rows, promises: Rows) -> dict[str, Any]:
     for metric in dict.fromkeys(row["metric"] for row in rows):
         mine = [row for row in rows if row["metric"] == metric]
         limit = [row for row in promises if row["metric"] == metric]
-        x = {"field": "load", "type": "quantitative", "title": "load, % of planned", "axis": {"values": sorted({r["load"] for r in mine})}, "scale": {"zero": False}}
+        x = {
+            "field": "load",
+            "type": "quantitative",
+            "title": "load, % of planned",
+            "axis": {"values": sorted({r["load"] for r in mine})},
+            "scale": {"zero": False},
+        }
         y = {"field": "ms", "type": "quantitative", "title": f"{metric}, ms", "scale": {"zero": True}}
         line = {
             "data": {"values": mine},
@@ -96,9 +111,18 @@ def latency_by_load(rows: Rows, promises: Rows) -> dict[str, Any]:
 def frontier(rows: Rows, here: Mapping[str, Any] | None) -> dict[str, Any]:
     """Price of an output token against speed for one user, one point a batch size. Rows {speed, usd, batch, fits}."""
     x = {"field": "speed", "type": "quantitative", "title": "output tokens/s for one user", "scale": {"zero": True}}
-    y = {"field": "usd", "type": "quantitative", "title": "$ per million output tokens", "scale": {"type": "log"}, "axis": {"values": _decades([r["usd"] for r in rows]), "format": "$,.4~g"}}
+    y = {
+        "field": "usd",
+        "type": "quantitative",
+        "title": "$ per million output tokens",
+        "scale": {"type": "log"},
+        "axis": {"values": _decades([r["usd"] for r in rows]), "format": "$,.4~g"},
+    }
     layers: list[dict[str, Any]] = [
-        {"mark": {"type": "line", "color": PALETTE[0], "point": {"filled": True, "color": PALETTE[0], "size": 45}}, "encoding": {"x": x, "y": y}},
+        {
+            "mark": {"type": "line", "color": PALETTE[0], "point": {"filled": True, "color": PALETTE[0], "size": 45}},
+            "encoding": {"x": x, "y": y},
+        },
         {
             "mark": {"type": "text", "align": "left", "dx": 7, "dy": -6, "fontSize": 10},
             "encoding": {"x": x, "y": y, "text": {"field": "label", "type": "nominal"}},
@@ -136,7 +160,11 @@ def cost_by_volume(rows: Rows, marks: Rows) -> dict[str, Any]:
 def tornado(rows: Rows, title: str) -> dict[str, Any]:
     """Share of the tightest promise in use as each input moves. Rows {lever, low, high, base}; the longest bar first."""
     order = [row["lever"] for row in rows]
-    long = [{"lever": r["lever"], "from": r["base"], "to": r[end], "end": words} for r in rows for end, words in (("low", "input −20 %"), ("high", "input +20 %"))]
+    long = [
+        {"lever": r["lever"], "from": r["base"], "to": r[end], "end": words}
+        for r in rows
+        for end, words in (("low", "input −20 %"), ("high", "input +20 %"))
+    ]
     bars = {
         "data": {"values": long},
         "mark": {"type": "bar", "height": {"band": 0.65}},
@@ -147,7 +175,11 @@ def tornado(rows: Rows, title: str) -> dict[str, Any]:
             "color": {"field": "end", "type": "nominal", "sort": ["input −20 %", "input +20 %"]},
         },
     }
-    limit = {"data": {"values": [{"at": 1}]}, "mark": {"type": "rule", "strokeDash": [6, 4], "color": ALERT}, "encoding": {"x": {"field": "at", "type": "quantitative"}}}
+    limit = {
+        "data": {"values": [{"at": 1}]},
+        "mark": {"type": "rule", "strokeDash": [6, 4], "color": ALERT},
+        "encoding": {"x": {"field": "at", "type": "quantitative"}},
+    }
     return {"$schema": SCHEMA, "config": CONFIG, "width": WIDTH - 120, "height": 26 * len(order) + 10, "layer": [bars, limit]}
 
 

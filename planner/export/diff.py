@@ -36,6 +36,9 @@ FIGURES = (
     ("Cost per M tokens, blended", "cost.usd_per_mtok_blended", "usd"),
     ("Confidence", "confidence.grade", "number"),
 )
+FEW = 3
+"""Changes named in the sentence; more are counted."""
+LABELS = ("name", "notes", "schema_version")
 SAME = 1e-9
 """Relative difference below which two figures are the same: sums in another order must not count as news."""
 
@@ -79,7 +82,11 @@ class Diff:
         """Tables for a page or a document; empty ones are left out."""
         heads = ("", "Before", "After", "Times")
         found = []
-        for slug, title, changes in (("diff-figures", "Figures", self.figures), ("diff-inputs", "Inputs", self.inputs), ("diff-data", "Data", self.data)):
+        for slug, title, changes in (
+            ("diff-figures", "Figures", self.figures),
+            ("diff-inputs", "Inputs", self.inputs),
+            ("diff-data", "Data", self.data),
+        ):
             if changes:
                 found.append(table(slug, title, heads, [(c.name, c.before, c.after, cell(c.ratio, "times")) for c in changes]))
         findings = [("new", f) for f in self.findings_new] + [("gone", f) for f in self.findings_gone]
@@ -163,12 +170,12 @@ def _sentence(inputs: tuple[Change, ...], data: tuple[Change, ...], figures: tup
 
 def _counted(inputs: tuple[Change, ...], data: tuple[Change, ...]) -> str:
     def named(changes: tuple[Change, ...], one: str, many: str) -> list[str]:
-        if not changes:
-            return []
-        first = f"{changes[0].name} ({changes[0].before} → {changes[0].after})"
-        return [f"{one} {first}"] if len(changes) == 1 else [f"{len(changes)} {many}, {first} among them,"]
+        if len(changes) > FEW:
+            return [f"{len(changes)} {many}"]
+        each = [f"{c.name} ({c.before} → {c.after})" for c in changes if c.name not in LABELS] or [c.name for c in changes]
+        return [f"the {one if len(each) == 1 else many} {', '.join(each)}"] if each else []
 
-    return " and ".join([*named(inputs, "the input", "inputs"), *named(data, "the datum", "data")])
+    return " and ".join([*named(inputs, "input", "inputs"), *named(data, "datum", "data")])
 
 
 def _shown(c: Cell) -> str:

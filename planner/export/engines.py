@@ -20,7 +20,14 @@ CHECKPOINT_NEEDED = {
 VLLM_QUANTIZATION = {"fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "modelopt_fp4"}
 SGLANG_QUANTIZATION = {"fp8": "fp8", "int8": "w8a8_int8", "mxfp4": "mxfp4", "nvfp4": "modelopt_fp4"}
 SGLANG_SPECULATION = {"draft_model": "STANDALONE", "eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "NEXTN", "ngram": "NGRAM"}
-TRTLLM_SPECULATION = {"draft_model": "Draft_Target", "eagle": "Eagle", "eagle3": "Eagle3", "mtp": "MTP", "ngram": "NGram", "medusa": "Medusa"}
+TRTLLM_SPECULATION = {
+    "draft_model": "Draft_Target",
+    "eagle": "Eagle",
+    "eagle3": "Eagle3",
+    "mtp": "MTP",
+    "ngram": "NGram",
+    "medusa": "Medusa",
+}
 NGRAM_LOOKUP_MAX, NGRAM_LOOKUP_MIN = 4, 2
 """Longest and shortest n-gram looked up in the prompt; the plan's acceptance does not depend on them, so they are stated."""
 TRTLLM_CONFIG_FILE = "trtllm.yaml"
@@ -175,7 +182,9 @@ def trtllm(replica: Replica) -> Command:
     config = _trtllm_config(replica, attention_dp, fraction)
     notes = _notes(replica, {"bf16", "fp16", "fp8", "int8", "auto"})
     if layout.data_parallel_size > 1 and not attention_dp:
-        notes.append(f"trtllm-serve starts one copy; run it {layout.data_parallel_size} times behind a router for the plan's data parallelism.")
+        notes.append(
+            f"trtllm-serve starts one copy; run it {layout.data_parallel_size} times behind a router for the plan's data parallelism."
+        )
     if s.precision.weights == "fp8":
         notes.append("TensorRT-LLM reads the weight format from the checkpoint: serve an FP8 one.")
     if engine.block_size & (engine.block_size - 1) or engine.block_size < 2:
@@ -237,12 +246,16 @@ def _notes(replica: Replica, kv_formats: set[str]) -> list[str]:
     if (needed := CHECKPOINT_NEEDED.get(s.precision.weights)) and (own is None or own.weights != s.precision.weights):
         notes.append(f"Serve {needed}: put its repository in place of {replica.model}.")
     if s.precision.kv_cache not in kv_formats:
-        notes.append(f"This engine has no {s.precision.kv_cache} KV cache; the command uses the model's own type, and the pool holds fewer tokens.")
+        notes.append(
+            f"This engine has no {s.precision.kv_cache} KV cache; the command uses the model's own type, and the pool holds fewer tokens."
+        )
     spec = s.speculative
     if spec and spec.method not in ("ngram", "mtp") and not spec.draft_model:
         notes.append(f"Put the repository of the {spec.method} draft in place of {_draft(replica)}.")
     if s.fidelity == "textbook":
-        notes.append("The textbook level leaves no room for reserves: plan at the calibrated level before launch, the real pool is smaller.")
+        notes.append(
+            "The textbook level leaves no room for reserves: plan at the calibrated level before launch, the real pool is smaller."
+        )
     if any(tier.tier != "cpu" for tier in s.engine.kv_offload):
         notes.append("Offload to SSD or remote memory needs a connector of its own; only the CPU tier is in this command.")
     if s.parallel.gpus > s.hardware.gpus_per_node:

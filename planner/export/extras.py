@@ -13,7 +13,18 @@ from typing import Any
 
 from planner.scenario import Calibration, Lengths, Scenario
 
-REQUEST_COLUMNS = ("arrival_s", "input_tokens", "cached_tokens", "output_tokens", "queue_s", "ttft_s", "tpot_s", "e2e_s", "preemptions", "status")
+REQUEST_COLUMNS = (
+    "arrival_s",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "queue_s",
+    "ttft_s",
+    "tpot_s",
+    "e2e_s",
+    "preemptions",
+    "status",
+)
 LOAD_SHARES = (0.5, 0.8, 1.0, 1.2)
 SWING = 0.2
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -92,7 +103,9 @@ def requests(timeline: Any, most: int) -> tuple[dict[str, Any], ...]:
 
     rows = []
     for i in range(min(len(timeline), most)):
-        arrival, scheduled, first, finish = (float(column[i]) for column in (timeline.arrival_s, timeline.scheduled_s, timeline.first_token_s, timeline.finish_s))
+        arrival, scheduled, first, finish = (
+            float(column[i]) for column in (timeline.arrival_s, timeline.scheduled_s, timeline.first_token_s, timeline.finish_s)
+        )
         tokens = int(timeline.output_tokens[i])
         rows.append(
             {
@@ -142,7 +155,9 @@ def _in_proportion(plan: Mapping[str, Any], base: Mapping[str, Any], other: Mapp
     found: dict[str, Any] = {}
     for name, row in (other.get("latency") or {}).items():
         mine, its = (plan["latency"].get(name) or {}), ((base.get("latency") or {}).get(name) or {})
-        found[name] = row and {k: mine[k] * v / its[k] if v and mine.get(k) and its.get(k) else v for k, v in row.items() if k in STATISTICS}
+        found[name] = row and {
+            k: mine[k] * v / its[k] if v and mine.get(k) and its.get(k) else v for k, v in row.items() if k in STATISTICS
+        }
     return {**other, "latency": found}
 
 
@@ -228,7 +243,9 @@ def failures(scenario: Scenario, ask: Ask = quick) -> tuple[Outcome, ...]:
         left = min(fleet.replicas, fleet.replicas + fleet.spares - lost)
         change = f"{lost} of {fleet.replicas + fleet.spares} replicas gone, {left} of {fleet.replicas} needed are left"
         if left < 1:
-            found.append(Outcome(name, change, scenario.workload.request_rate, scenario.workload.max_concurrency, 0, {}, {}, False, None, None))
+            found.append(
+                Outcome(name, change, scenario.workload.request_rate, scenario.workload.max_concurrency, 0, {}, {}, False, None, None)
+            )
             continue
         at = _with(scenario, "fleet", replicas=left)
         found.append(outcome(name, change, at, ask(at)))

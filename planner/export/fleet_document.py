@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner import cost
-from planner.economics.power import power
+from planner.economics.power import Power, power
 from planner.export.blocks import Block, Document, Section, Text, missing, table
 from planner.export.document import FORMAT_VERSION, SCHEMA_VERSION
 from planner.export.figures import cell, show
@@ -52,7 +52,11 @@ def _sum(subjects: list[Subject]) -> Section:
     total = sum(month for month in months if month is not None)
     low, high = (sum(s.monthly_range[i] or 0.0 for s in subjects) for i in (0, 2))
     not_ready = [s.title for s in subjects if not s.fits or s.errors or s.meets_slo is False]
-    verdict = f"All {len(subjects)} plans keep their promises." if not not_ready else f"{len(not_ready)} of {len(subjects)} plans are not ready: {'; '.join(not_ready)}."
+    verdict = (
+        f"All {len(subjects)} plans keep their promises."
+        if not not_ready
+        else f"{len(not_ready)} of {len(subjects)} plans are not ready: {'; '.join(not_ready)}."
+    )
     expiries = sorted(s.expires for s in subjects if s.expires)
     rows = [
         ("Services", cell(len(subjects), "count"), ""),
@@ -62,7 +66,10 @@ def _sum(subjects: list[Subject]) -> Section:
         ("Cost per month, high", cell(high, "usd"), "dearest published prices"),
         ("Valid until", expiries[0] if expiries else None, "when the first price in it is 90 days old"),
     ]
-    blocks: tuple[Block, ...] = (Text(verdict, "bad" if not_ready else "good"), table("fleet-sum", "All services", ("Quantity", "Value", "Note"), rows))
+    blocks: tuple[Block, ...] = (
+        Text(verdict, "bad" if not_ready else "good"),
+        table("fleet-sum", "All services", ("Quantity", "Value", "Note"), rows),
+    )
     return Section(1, "Decision", blocks)
 
 
@@ -103,22 +110,41 @@ def _purchase(subjects: list[Subject]) -> Section:
 
 def _bill(subjects: list[Subject]) -> Section:
     total = sum(s.part("cost").get("usd_per_month") or 0.0 for s in subjects)
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for s in subjects:
         month = s.part("cost").get("usd_per_month")
-        rows.append((s.title, cell(month, "usd"), cell(month / total if month and total else None, "share"), cell(s.part("throughput").get("busy"), "share")))
+        rows.append(
+            (
+                s.title,
+                cell(month, "usd"),
+                cell(month / total if month and total else None, "share"),
+                cell(s.part("throughput").get("busy"), "share"),
+            )
+        )
     rows.append(("Together", cell(total, "usd"), cell(1.0 if total else None, "share"), None))
     blocks: list[Block] = [table("fleet-bill", "Bill by service", ("Service", "Month", "Share", "Time with a step running"), rows)]
-    drawn = [power(s.scenario, s.part("throughput").get("busy") or 1.0, s.part("throughput").get("requests_per_s")) for s in subjects]
-    if all(d is not None for d in drawn):
-        kw, carbon = (sum(getattr(d, name) for d in drawn) for name in ("kw", "kg_co2e_per_month"))
+    drawn = [d for d in (_power(s) for s in subjects) if d is not None]
+    if len(drawn) == len(subjects):
+        kw, carbon = sum(d.kw for d in drawn), sum(d.kg_co2e_per_month for d in drawn)
         blocks.append(Text(f"Mean power with cooling {show(kw, 'kw')}, {show(carbon, 'kg')} a month."))
     else:
         blocks.append(missing("Power", "the power of one of these GPUs is unknown"))
     return Section(4, "Cost", tuple(blocks))
 
 
+def _power(s: Subject) -> Power | None:
+    throughput = s.part("throughput")
+    return power(s.scenario, throughput.get("busy") or 1.0, throughput.get("requests_per_s"))
+
+
 def _left_out(subjects: list[Subject]) -> Section:
     lines = dict.fromkeys(line for s in subjects for line in s.plan.get("not_modelled") or ())
-    text = "Each service has GPUs of its own: what they could share (idle spares, off-peak capacity) is not counted, so this sum is an upper bound."
-    return Section(5, "Not modelled", (Text(text), Text(f"In each plan: {'; '.join(lines)}.") if lines else missing("More exclusions", "the plans list none")))
+    text = (
+        "Each service has GPUs of its own: what they could share (idle spares, off-peak capacity) is not counted, so "
+        "this sum is an upper bound."
+    )
+    return Section(
+        5,
+        "Not modelled",
+        (Text(text), Text(f"In each plan: {'; '.join(lines)}.") if lines else missing("More exclusions", "the plans list none")),
+    )

@@ -14,7 +14,13 @@ from planner.export.launch import PORT, Command, Replica, commands, replicas
 from planner.export.yaml_text import yaml_text
 from planner.scenario import Engine, Scenario
 
-GPU_RESOURCES = {"cdna": "amd.com/gpu", "tpu": "google.com/tpu", "neuron": "aws.amazon.com/neuron", "trainium": "aws.amazon.com/neuron", "gaudi": "habana.ai/gaudi"}
+GPU_RESOURCES = {
+    "cdna": "amd.com/gpu",
+    "tpu": "google.com/tpu",
+    "neuron": "aws.amazon.com/neuron",
+    "trainium": "aws.amazon.com/neuron",
+    "gaudi": "habana.ai/gaudi",
+}
 IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang", "trtllm": "nvcr.io/nvidia/tensorrt-llm/release"}
 METRICS = {
     "vllm": ("vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
@@ -97,10 +103,19 @@ def threshold_notes(plan: Mapping[str, Any]) -> tuple[str, ...]:
     scenario = plan["scenario"]
     used = (plan.get("throughput") or {}).get("kv_utilization")
     return (
-        f"Start-up: a replica has {startup_budget_s(plan):,} s, three times the plan's {scenario['fleet']['startup_s']:g} s and never under {LEAST_STARTUP_S} s, before it counts as failed.",
+        (
+            f"Start-up: a replica has {startup_budget_s(plan):,} s, three times the plan's "
+            f"{scenario['fleet']['startup_s']:g} s and never under {LEAST_STARTUP_S} s, before it counts as failed."
+        ),
         f"Queue: scale up at {queue_threshold(plan)} waiting requests per replica, what one clears in half the TTFT promise.",
-        f"Cache: scale up at {show(cache_threshold(plan), 'share')} of the KV pool in use, half way from the plan's mean of {show(used, 'share')} to full.",
-        f"Host: {CPUS_PER_GPU} CPUs and {MEMORY_GIB_PER_GPU} GiB per GPU are assumed; the image tag, the node pool and the token secret are yours to check.",
+        (
+            f"Cache: scale up at {show(cache_threshold(plan), 'share')} of the KV pool in use, half way from the "
+            f"plan's mean of {show(used, 'share')} to full."
+        ),
+        (
+            f"Host: {CPUS_PER_GPU} CPUs and {MEMORY_GIB_PER_GPU} GiB per GPU are assumed; the image tag, the node "
+            "pool and the token secret are yours to check."
+        ),
     )
 
 
@@ -134,7 +149,12 @@ def _workload(name: str, plan: Mapping[str, Any], replica: Replica, command: Com
         "metadata": _metadata(name),
         "spec": {
             "replicas": total,
-            "leaderWorkerTemplate": {"size": nodes, "restartPolicy": "RecreateGroupOnPodRestart", "leaderTemplate": templates[0], "workerTemplate": templates[1]},
+            "leaderWorkerTemplate": {
+                "size": nodes,
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": templates[0],
+                "workerTemplate": templates[1],
+            },
         },
     }
 
@@ -204,7 +224,10 @@ def _resources(s: Scenario, gpus: int) -> dict[str, Any]:
     resource = next((name for start, name in GPU_RESOURCES.items() if family.startswith(start)), "nvidia.com/gpu")
     offload_gib = math.ceil(sum(tier.gib for tier in s.engine.kv_offload if tier.tier == "cpu"))
     memory = f"{MEMORY_GIB_PER_GPU * gpus + offload_gib}Gi"
-    return {"requests": {"cpu": str(CPUS_PER_GPU * gpus), "memory": memory, resource: str(gpus)}, "limits": {"memory": memory, resource: str(gpus)}}
+    return {
+        "requests": {"cpu": str(CPUS_PER_GPU * gpus), "memory": memory, resource: str(gpus)},
+        "limits": {"memory": memory, resource: str(gpus)},
+    }
 
 
 def _anti_affinity(name: str, spares: int) -> dict[str, Any]:
@@ -243,8 +266,14 @@ def _autoscaler(name: str, plan: Mapping[str, Any], replica: Replica, workload: 
             "maxReplicas": most,
             "metrics": [_pods_metric(waiting, str(queue_threshold(plan))), _pods_metric(cache, f"{round(cache_threshold(plan) * 1000)}m")],
             "behavior": {
-                "scaleUp": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": max(1, fleet.spares), "periodSeconds": min(1800, pause_s)}]},
-                "scaleDown": {"stabilizationWindowSeconds": min(3600, 5 * pause_s), "policies": [{"type": "Pods", "value": 1, "periodSeconds": min(1800, pause_s)}]},
+                "scaleUp": {
+                    "stabilizationWindowSeconds": 0,
+                    "policies": [{"type": "Pods", "value": max(1, fleet.spares), "periodSeconds": min(1800, pause_s)}],
+                },
+                "scaleDown": {
+                    "stabilizationWindowSeconds": min(3600, 5 * pause_s),
+                    "policies": [{"type": "Pods", "value": 1, "periodSeconds": min(1800, pause_s)}],
+                },
             },
         },
     }

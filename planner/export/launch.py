@@ -17,7 +17,7 @@ from planner import architecture, catalog
 from planner.problems import InputError
 from planner.scenario import Model, Scenario
 
-HOST, PORT = "0.0.0.0", 8000  # noqa: S104  the server of a container listens on all its interfaces
+HOST, PORT = "0.0.0.0", 8000
 ENGINES = ("vllm", "sglang", "trtllm")
 TITLES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 FRACTION_DECIMALS = 4

@@ -16,8 +16,8 @@ LEAST_PROMPTS = 200
 """Fewer requests than this say little about a p95."""
 MOST_PROMPTS = 20_000
 LENGTHS_NOTE = (
-    "This client draws lengths evenly around the mean only. Means match the plan, tails do not: for the tail percentiles use the guidellm or "
-    "aiperf command, which draws with the plan's spread, or replay recorded lengths."
+    "This client draws lengths evenly around the mean only. Means match the plan, tails do not: for the tail percentiles use the "
+    "guidellm or aiperf command, which draws with the plan's spread, or replay recorded lengths."
 )
 
 
@@ -104,7 +104,12 @@ def guidellm(scenario: Scenario, sent: Load, tag: str = "plan") -> LoadTest:
         profile = {"kind": "poisson", "rate": f"{sent.request_rate:g}"}
     backend = {"kind": "openai_http", "target": BASE_URL, "model": repository(scenario.model), "request_format": "/v1/completions"}
     arguments = ["--backend", _words(backend), "--profile", _words(profile), "--data", _words(data)]
-    arguments += ["--constraint", _words({"kind": "max_requests", "count": sent.num_prompts}), "--seed", _words({"kind": "static", "value": w.seed})]
+    arguments += [
+        "--constraint",
+        _words({"kind": "max_requests", "count": sent.num_prompts}),
+        "--seed",
+        _words({"kind": "static", "value": w.seed}),
+    ]
     arguments += ["--output", _words({"kind": "json", "path": f"{tag}-guidellm.json"})]
     notes = [] if w.burstiness == 1 else ["guidellm sends Poisson arrivals; the plan's are burstier, so its waits will be longer."]
     return LoadTest("guidellm", ("guidellm", "run"), tuple(arguments), tuple(notes))
@@ -115,7 +120,16 @@ def aiperf(scenario: Scenario, sent: Load, tag: str = "plan") -> LoadTest:
     w = scenario.workload
     shared, unique, output = _lengths(scenario)
     arguments = ["--model", repository(scenario.model), "--url", BASE_URL, "--endpoint-type", "completions", "--streaming"]
-    arguments += ["--isl", str(unique), "--isl-stddev", f"{_spread(w.input_len):g}", "--osl", str(output), "--osl-stddev", f"{_spread(w.output_len):g}"]
+    arguments += [
+        "--isl",
+        str(unique),
+        "--isl-stddev",
+        f"{_spread(w.input_len):g}",
+        "--osl",
+        str(output),
+        "--osl-stddev",
+        f"{_spread(w.output_len):g}",
+    ]
     if shared:
         arguments += ["--prefix-prompt-length", str(shared), "--num-prefix-prompts", str(w.prefix_groups)]
     if sent.request_rate is not None:
@@ -123,7 +137,11 @@ def aiperf(scenario: Scenario, sent: Load, tag: str = "plan") -> LoadTest:
     if sent.max_concurrency is not None:
         arguments += ["--concurrency", str(sent.max_concurrency)]
     arguments += ["--request-count", str(sent.num_prompts), "--extra-inputs", "ignore_eos:true", "--random-seed", str(w.seed)]
-    promises = {"time_to_first_token": scenario.slo.ttft_s, "inter_token_latency": scenario.slo.tpot_s, "request_latency": scenario.slo.e2e_s}
+    promises = {
+        "time_to_first_token": scenario.slo.ttft_s,
+        "inter_token_latency": scenario.slo.tpot_s,
+        "request_latency": scenario.slo.e2e_s,
+    }
     goodput = " ".join(f"{name}:{seconds / MS:g}" for name, seconds in promises.items() if seconds is not None)
     if goodput:
         arguments += ["--goodput", goodput]
@@ -150,10 +168,7 @@ def _spread(length: float | Lengths) -> float:
         return 0.0
     if length.kind == "lognormal":
         return float(round((length.mean or 0.0) * (length.cv or 0.0)))
-    if length.kind == "empirical":
-        values = length.values or ()
-    else:
-        values = tuple(v for _, v in length.points or ())
+    values = length.values or () if length.kind == "empirical" else tuple(v for _, v in length.points or ())
     mean = sum(values) / len(values)
     return float(round(math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))))
 

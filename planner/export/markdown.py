@@ -14,7 +14,13 @@ SCHEME = re.compile(r"(?i)\b(https?|ftp|mailto|javascript|data):")
 
 def markdown(document: Document) -> bytes:
     """UTF-8 bytes. Charts are named with what they show; their data are the tables beside them."""
-    parts = [f"# {escaped(document.title)}", escaped(document.subtitle), _table(document.head), *(_section(s) for s in document.sections), _machine(document)]
+    parts = [
+        f"# {escaped(document.title)}",
+        escaped(document.subtitle),
+        _table(document.head),
+        *(_section(s) for s in document.sections),
+        _machine(document),
+    ]
     return ("\n\n".join(part for part in parts if part) + "\n").encode("utf-8")
 
 
@@ -22,7 +28,9 @@ def escaped(text: str) -> str:
     """Text that shows as itself in GitHub-flavoured Markdown, in one paragraph."""
     one_line = " ".join(text.split())
     safe = SPECIAL.sub(lambda found: f"\\{found[0]}", one_line)
-    safe = LINE_START.sub(lambda found: f"{found[1]}\\{found[2]}" if not found[2][0].isdigit() else f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", safe)
+    safe = LINE_START.sub(
+        lambda found: f"{found[1]}\\{found[2]}" if not found[2][0].isdigit() else f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", safe
+    )
     # Bare addresses would be made into links; plain words with a broken colon are not.
     return SCHEME.sub(lambda found: f"{found[1]}&#58;", safe)
 
@@ -66,5 +74,9 @@ def fenced(text: str, language: str) -> str:
 
 def _machine(document: Document) -> str:
     text = json.dumps(document.payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    link = f"Link that restores the plan, to append to the address of the page:\n\n{fenced(document.link, 'text')}\n\n" if document.link else ""
+    link = (
+        f"Link that restores the plan, to append to the address of the page:\n\n{fenced(document.link, 'text')}\n\n"
+        if document.link
+        else ""
+    )
     return f"## Open it again\n\n{link}The plan as JSON; this file itself can be opened too.\n\n{fenced(text, 'json')}"

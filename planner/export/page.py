@@ -22,7 +22,9 @@ UNSAFE_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\
 
 def html(document: Document) -> bytes:
     """UTF-8 bytes. A chart that cannot be drawn here is replaced by its sentence."""
-    text = _template().render(document=document, kind=_kind, chart=_chart, column_class=_column_class, payload=script_json(document.payload))
+    text = _template().render(
+        document=document, kind=_kind, chart=_chart, column_class=_column_class, payload=script_json(document.payload)
+    )
     return text.encode("utf-8")
 
 
@@ -30,7 +32,9 @@ def html(document: Document) -> bytes:
 def _template() -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     return environment.get_template("document.html")
 
 

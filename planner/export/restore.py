@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -13,12 +14,16 @@ from pathlib import PurePath
 from typing import Any
 
 from planner import migrate
+from planner.export.document import document
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
 
 MOST_BYTES = 32_000_000
 JSON_SHEET_FILE = re.compile(r"xl/worksheets/sheet\d+\.xml")
 FORMAT_VERSION = 1
+DAMAGED = (ValueError, KeyError, IndexError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile)
+"""What decoders raise on broken files: bad UTF-8 and JSON, missing parts, unknown compression, nesting too deep."""
+UNSHOWABLE = (TypeError, KeyError, ValueError, AttributeError, IndexError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +50,43 @@ def read(data: bytes, filename: str) -> Restored:
         raise InputError(f"{name} adds several plans up; open the plans in it one by one (plans[0], plans[1] …)")
     version = found.get("format_version", FORMAT_VERSION)
     if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(f"{name} is a document of format {str(version)[:20]}, newer than this planner, which knows up to {FORMAT_VERSION}; update the planner")
+        raise InputError(
+            f"{name} is a document of format {str(version)[:20]}, newer than this planner, which knows up to "
+            f"{FORMAT_VERSION}; update the planner"
+        )
     carried = found.get("scenario", found)
     if not isinstance(carried, dict):
         raise InputError(f"{name} has a scenario that is not an object; export the plan again")
     current, notes = migrate.document(carried)
     scenario = parse(current)
-    whole = isinstance(found.get("scenario"), dict) and "memory" in found
-    return Restored(scenario, {**found, "scenario": scenario.model_dump(mode="json")} if whole else None, notes)
+    if not isinstance(found.get("scenario"), dict) or "memory" not in found:
+        return Restored(scenario, None, notes)
+    plan = {**found, "scenario": scenario.model_dump(mode="json")}
+    try:
+        document(plan)
+    except UNSHOWABLE:
+        return Restored(scenario, None, (*notes, f"the figures in {name} are damaged, so only its scenario is restored; plan it again"))
+    return Restored(scenario, plan, notes)
 
 
 def payload(data: bytes, name: str) -> dict[str, Any]:
     """The JSON object that a document carries. Raises InputError when it carries none."""
     suffix = PurePath(name).suffix.lower()
-    readers = {".html": _from_html, ".htm": _from_html, ".md": _from_markdown, ".markdown": _from_markdown, ".xlsx": _from_xlsx, ".zip": _from_zip}
+    readers = {
+        ".html": _from_html,
+        ".htm": _from_html,
+        ".md": _from_markdown,
+        ".markdown": _from_markdown,
+        ".xlsx": _from_xlsx,
+        ".zip": _from_zip,
+    }
     if suffix == ".csv":
         raise InputError(f"{name} holds tables only; open the JSON, HTML, Markdown, XLSX or zip form of the plan")
     try:
         text = readers.get(suffix, _plain)(data)
         found = json.loads(text) if text is not None else None
-    except (UnicodeDecodeError, ValueError, zipfile.BadZipFile, KeyError, RecursionError, zipfile.LargeZipFile) as error:
-        raise InputError(f"{name} cannot be read as a document of this planner: {str(error)[:120] or 'it is damaged'}") from error
+    except DAMAGED as error:
+        raise InputError(f"{name} cannot be read as a document of this planner: {' '.join(str(error).split())[:120] or 'it is damaged'}") from error
     if not isinstance(found, dict):
         raise InputError(f"{name} carries no plan; open a file that this planner exported, or a scenario as JSON")
     return found
@@ -162,5 +183,3 @@ def _from_zip(data: bytes) -> str | None:
         if archive.getinfo("plan.json").file_size > MOST_BYTES:
             raise ValueError(f"plan.json unpacks to more than {MOST_BYTES:,} bytes")
         return archive.read("plan.json").decode("utf-8")
-
-

@@ -16,8 +16,14 @@ from planner.export.tables import columns
 MOST_CELL_CHARACTERS = 32_000
 """Excel holds 32,767 in a cell."""
 JSON_SHEET = "Plan JSON"
-OPTIONS = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "nan_inf_to_errors": False}
-CREATED = datetime(2000, 1, 1)  # noqa: DTZ001  the file format has no time zone; a fixed date keeps the bytes the same
+OPTIONS = {
+    "in_memory": True,
+    "strings_to_formulas": False,
+    "strings_to_urls": False,
+    "strings_to_numbers": False,
+    "nan_inf_to_errors": False,
+}
+CREATED = datetime(2000, 1, 1)
 MOST_WIDTH = 60
 
 

@@ -59,7 +59,10 @@ def _verdict(s: Subject) -> Text:
         return Text(f"Carries the load but misses a promise: {' and '.join(missed)} at {s.percentile}.", "bad")
     thin = min((promise - (seen or 0.0)) / promise for _, promise, seen in s.promises())
     if thin < 0.1:
-        return Text(f"Meets every promise at {s.percentile}, by {show(thin, 'share')} only: treat it as not proven until the acceptance test.", "warning")
+        return Text(
+            f"Meets every promise at {s.percentile}, by {show(thin, 'share')} only: treat it as not proven until the acceptance test.",
+            "warning",
+        )
     return Text(f"Meets every promise at {s.percentile} at the planned load, by {show(thin, 'share')} or more.", "good")
 
 
@@ -75,22 +78,56 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     a = s.part("architecture")
     rows: list[tuple[Any, Any, Any]] = [
         ("Buy", s.purchase, f"{s.gpus_paid} GPUs paid for, spares included"),
-        ("To serve", a.get("name") or s.scenario.model.name, f"{show(a.get('total_params'), 'billion')} parameters, {s.scenario.precision.weights} weights, {s.scenario.precision.kv_cache} KV cache"),
+        (
+            "To serve",
+            a.get("name") or s.scenario.model.name,
+            (
+                f"{show(a.get('total_params'), 'billion')} parameters, {s.scenario.precision.weights} weights, "
+                f"{s.scenario.precision.kv_cache} KV cache"
+            ),
+        ),
         ("Does it fit", s.fits, _fit_detail(s)),
     ]
     for name, promise, seen in s.promises():
         unit = LATENCY_UNITS[name]
         margin = None if seen is None else (promise - seen) / promise
         kept = None if seen is None else seen <= promise
-        rows.append((f"{LATENCY_NAMES[name]}, {s.percentile}", cell(seen, unit), f"promised {show(promise, unit)}; kept: {show(kept)}, margin {show(margin, 'share')}"))
-    rows.append(("What gives first", binding(s), f"batch {show(s.part('throughput').get('mean_batch'))} of {show(memory.get('cache_limited_batch'), 'count')} that the cache holds"))
+        rows.append(
+            (
+                f"{LATENCY_NAMES[name]}, {s.percentile}",
+                cell(seen, unit),
+                f"promised {show(promise, unit)}; kept: {show(kept)}, margin {show(margin, 'share')}",
+            )
+        )
+    rows.append(
+        (
+            "What gives first",
+            binding(s),
+            (
+                f"batch {show(s.part('throughput').get('mean_batch'))} of "
+                f"{show(memory.get('cache_limited_batch'), 'count')} that the cache holds"
+            ),
+        )
+    )
     low, mid, high = s.monthly_range
     rows.append(("Cost per month", cell(mid, "usd"), _price_detail(s, low, high)))
     if s.fits and not s.errors:
         unit_cost = cost.get("usd_per_request")
-        rows.append(("Cost per 1,000 requests", cell(_times(unit_cost, PER_THOUSAND), "usd"), "at the planned load around the clock; more when the fleet idles (section 6)"))
+        rows.append(
+            (
+                "Cost per 1,000 requests",
+                cell(_times(unit_cost, PER_THOUSAND), "usd"),
+                "at the planned load around the clock; more when the fleet idles (section 6)",
+            )
+        )
         tokens = [f"{show(cost.get(key), 'usd')} {word}" for key, word in TOKEN_PRICES if cost.get(key) is not None]
-        rows.append(("Cost per million tokens", cell(cost.get("usd_per_mtok_blended"), "usd"), "blended; " + ", ".join(tokens) if tokens else ABSENT))
+        rows.append(
+            (
+                "Cost per million tokens",
+                cell(cost.get("usd_per_mtok_blended"), "usd"),
+                "blended; " + ", ".join(tokens) if tokens else ABSENT,
+            )
+        )
         rows += _api_rows(s)
     confidence = s.part("confidence")
     rows.append(("Confidence", confidence.get("grade") or "not graded", "A measured neighbour, B same family, C extrapolated (section 9)"))
@@ -101,7 +138,10 @@ def _price_detail(s: Subject, low: float | None, high: float | None) -> str:
     hours = s.part("cost").get("gpu_hours") or ()
     if not hours:
         return "no price is known for this GPU on this basis"
-    prices = " and ".join(f"{show(h['usd'], 'usd')} per GPU-hour, {h['basis'].replace('_', ' ')}" + (", your own price" if h["kind"] == "user" else "") for h in hours)
+    prices = " and ".join(
+        f"{show(h['usd'], 'usd')} per GPU-hour, {h['basis'].replace('_', ' ')}" + (", your own price" if h["kind"] == "user" else "")
+        for h in hours
+    )
     spread = f"; {interval(low, high, 'usd')} from the cheapest to the dearest provider" if low != high else ""
     return f"{HOURS_PER_MONTH} h at {prices}{spread}"
 
@@ -127,8 +167,16 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     volume = (s.part("cost").get("break_even_requests_per_day") or {}).get(cheapest["label"]) or {}
     planned = _times(s.part("throughput").get("requests_per_s"), DAY_S)
     return [
-        ("API instead", cell(month, "usd"), f"a month of the same requests at the cheapest list price, {cheapest['label']} of {cheapest.get('date') or 'no date'}"),
-        ("Break-even with it", cell(volume.get("at_hit_rate"), "requests_day"), f"the bill of this fleet; it is planned for {show(planned, 'requests_day')}"),
+        (
+            "API instead",
+            cell(month, "usd"),
+            f"a month of the same requests at the cheapest list price, {cheapest['label']} of {cheapest.get('date') or 'no date'}",
+        ),
+        (
+            "Break-even with it",
+            cell(volume.get("at_hit_rate"), "requests_day"),
+            f"the bill of this fleet; it is planned for {show(planned, 'requests_day')}",
+        ),
     ]
 
 

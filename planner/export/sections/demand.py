@@ -26,7 +26,9 @@ def demand(s: Subject) -> Section:
     rate = w.request_rate if w.trace is None and w.max_concurrency is None else served
     rows: list[tuple[Any, Any, Any]] = []
     if w.max_concurrency is not None:
-        rows.append(("Clients at once", cell(w.max_concurrency, "count"), "closed loop: each sends its next request when the last one ends"))
+        rows.append(
+            ("Clients at once", cell(w.max_concurrency, "count"), "closed loop: each sends its next request when the last one ends")
+        )
     if w.trace is not None:
         rows.append(("Trace", w.trace.name or "uploaded", f"replayed; content hash {w.trace.content_hash or 'of the shipped file'}"))
     rows.append(("Requests per second", cell(rate, "requests_s"), "the busiest hour, which the fleet is sized for"))
@@ -37,8 +39,20 @@ def demand(s: Subject) -> Section:
         peak_to_mean = float(hours.max() / hours.mean())
         mean = None if rate is None else rate / peak_to_mean * DAY_S
         rows.append(("Requests on a mean day", cell(mean, "requests_day"), "the busiest hour over the peak-to-mean of the week below"))
-    rows.append(("Peak over mean, hour by hour", cell(peak_to_mean, "times"), "no demand curve was given" if peak_to_mean is None else "of the demand curve"))
-    rows.append(("Burstiness of arrivals", cell(1 / math.sqrt(w.burstiness), "number"), "coefficient of variation of the gaps; 1 is Poisson, larger is burstier"))
+    rows.append(
+        (
+            "Peak over mean, hour by hour",
+            cell(peak_to_mean, "times"),
+            "no demand curve was given" if peak_to_mean is None else "of the demand curve",
+        )
+    )
+    rows.append(
+        (
+            "Burstiness of arrivals",
+            cell(1 / math.sqrt(w.burstiness), "number"),
+            "coefficient of variation of the gaps; 1 is Poisson, larger is burstier",
+        )
+    )
     rows.append(("Thinking share of the output", cell(w.thinking_share, "share"), "tokens before the answer begins"))
     rows.append(("Shared prefix", cell(w.shared_prefix_len, "tokens"), f"{w.prefix_groups:,} different ones"))
     rows.append(("Turns of a session", cell(w.turns, "count"), f"mean pause {show(w.think_time_s, 's')} between turns"))
@@ -59,11 +73,19 @@ def _lengths(s: Subject) -> Any:
     rows = []
     for name, length in (("Prompt", w.input_len), ("Output", w.output_len)):
         at = quantiles(length)
-        source = "replayed from the trace" if w.trace is not None else f"{length.kind} distribution" if isinstance(length, Lengths) else "one fixed length"
+        source = (
+            "replayed from the trace"
+            if w.trace is not None
+            else f"{length.kind} distribution"
+            if isinstance(length, Lengths)
+            else "one fixed length"
+        )
         cut = f", cut at {w.max_output_len:,}" if name == "Output" and w.max_output_len else ""
         rows.append((name, cell(mean_length(length), "tokens"), *(cell(v, "tokens") for v in at), source + cut))
     heads = ("Tokens", "Mean", *(f"p{p * 100:g}" for p in PROBABILITIES), "Source")
-    return table("lengths", "Lengths", heads, rows, "Prompts hold the shared prefix; with several turns they count the new tokens of a turn.")
+    return table(
+        "lengths", "Lengths", heads, rows, "Prompts hold the shared prefix; with several turns they count the new tokens of a turn."
+    )
 
 
 def quantiles(length: Length) -> list[float]:
@@ -94,7 +116,16 @@ def _classes(s: Subject) -> Block:
     rows = []
     for number, c in enumerate(classes, 1):
         slo = c.slo or s.scenario.slo
-        rows.append((f"class {number}", cell(c.share, "share"), cell(c.priority, "count"), cell(slo.ttft_s, "s"), cell(slo.tpot_s, "ms"), f"p{slo.percentile}"))
+        rows.append(
+            (
+                f"class {number}",
+                cell(c.share, "share"),
+                cell(c.priority, "count"),
+                cell(slo.ttft_s, "s"),
+                cell(slo.tpot_s, "ms"),
+                f"p{slo.percentile}",
+            )
+        )
     return table("classes", "Classes of traffic", ("Class", "Share", "Priority (lower first)", "TTFT", "TPOT", "At"), rows)
 
 
@@ -104,7 +135,9 @@ def _week_chart(s: Subject, rate: float | None) -> Block:
     rates = [{"hour": h, "rate": round(float(v) / peak * (rate or 1.0), 6)} for h, v in enumerate(hours)]
     capacity = s.part("throughput").get("capacity_requests_per_s")
     share = float(hours.mean() / peak)
-    words = f"The mean hour asks for {show(share, 'share')} of the busiest one" + (f"; the dashed line is the capacity of {show(capacity, 'requests_s')}." if capacity else ".")
+    words = f"The mean hour asks for {show(share, 'share')} of the busiest one" + (
+        f"; the dashed line is the capacity of {show(capacity, 'requests_s')}." if capacity else "."
+    )
     return Chart("week", "A week of demand against capacity", words, charts.demand_week(rates, capacity))
 
 
@@ -118,7 +151,18 @@ def promises(s: Subject) -> Section:
         row = s.part("latency").get(name) or {}
         ci = row.get(f"{s.percentile}_ci") or (None, None)
         margin = None if seen is None else (promise - seen) / promise
-        rows.append((LATENCY_NAMES[name], s.percentile, cell(promise, unit), cell(seen, unit), cell(ci[0], unit), cell(ci[1], unit), cell(margin, "share"), None if seen is None else seen <= promise))
+        rows.append(
+            (
+                LATENCY_NAMES[name],
+                s.percentile,
+                cell(promise, unit),
+                cell(seen, unit),
+                cell(ci[0], unit),
+                cell(ci[1], unit),
+                cell(margin, "share"),
+                None if seen is None else seen <= promise,
+            )
+        )
     heads = ("Promise", "At", "Promised", "Predicted", "95 % interval, low", "high", "Margin", "Kept")
     throughput = s.part("throughput")
     offered = throughput.get("requests_per_s")
@@ -130,4 +174,11 @@ def promises(s: Subject) -> Section:
     first = s.latency("ttft_answer_s")
     if s.scenario.workload.thinking_share and first is not None:
         text += f" The answer itself begins after thinking, {show(first, 's')} at {s.percentile}."
-    return Section(3, "Promises", (table("promises", "Promises", heads, rows), Text(text if s.simulated else f"Nothing was simulated, so nothing is predicted. {ABSENT}")))
+    return Section(
+        3,
+        "Promises",
+        (
+            table("promises", "Promises", heads, rows),
+            Text(text if s.simulated else f"Nothing was simulated, so nothing is predicted. {ABSENT}"),
+        ),
+    )

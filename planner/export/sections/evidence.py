@@ -8,9 +8,18 @@ from planner.export.blocks import Block, Section, Table, Text, missing, table
 from planner.export.figures import ABSENT, cell, interval
 from planner.export.subject import Subject
 
-BAND_UNITS = {"tpot": ("Time per output token", "ms"), "ttft": ("Time to first token", "s"), "throughput": ("Output tokens per second", "tokens_s"), "usd": ("Price", "usd")}
+BAND_UNITS = {
+    "tpot": ("Time per output token", "ms"),
+    "ttft": ("Time to first token", "s"),
+    "throughput": ("Output tokens per second", "tokens_s"),
+    "usd": ("Price", "usd"),
+}
 LISTED = "list price "
-GRADES = {"A": "a measured configuration is close", "B": "measured on the same family of GPU or model", "C": "extrapolated: nothing like it was measured"}
+GRADES = {
+    "A": "a measured configuration is close",
+    "B": "measured on the same family of GPU or model",
+    "C": "extrapolated: nothing like it was measured",
+}
 
 
 def evidence(s: Subject) -> Section:
@@ -22,13 +31,24 @@ def evidence(s: Subject) -> Section:
 def _confidence(s: Subject) -> list[Block]:
     part = s.part("confidence")
     grade = part.get("grade")
-    words = f"Grade {grade}: {GRADES.get(grade, '')}." if grade else "This plan is not graded: no measured configuration was held against it."
+    words = (
+        f"Grade {grade}: {GRADES.get(grade, '')}." if grade else "This plan is not graded: no measured configuration was held against it."
+    )
     if s.scenario.fidelity != "calibrated":
-        words += f" Step times are at the {s.scenario.fidelity} level: a {'worked example' if s.scenario.fidelity == 'textbook' else 'lower bound'}, not a forecast."
+        words += (
+            f" Step times are at the {s.scenario.fidelity} level: a "
+            f"{'worked example' if s.scenario.fidelity == 'textbook' else 'lower bound'}, not a forecast."
+        )
     found: list[Block] = [Text(words, "plain" if grade in ("A", "B") else "warning")]
     bands = part.get("bands") or {}
-    rows = [(BAND_UNITS[name][0], interval(*band, BAND_UNITS[name][1])) for name, band in bands.items() if name in BAND_UNITS and band]
-    found.append(table("bands", "Bands", ("Figure", "Range"), rows) if rows else missing("Error bands", "none are stated for this class of plan"))
+    rows = [
+        (BAND_UNITS[name][0], interval(band[0], band[1], BAND_UNITS[name][1]))
+        for name, band in bands.items()
+        if name in BAND_UNITS and band
+    ]
+    found.append(
+        table("bands", "Bands", ("Figure", "Range"), rows) if rows else missing("Error bands", "none are stated for this class of plan")
+    )
     nearest = part.get("nearest_measured") or ()
     if nearest:
         body = [(_words(n), cell(n.get("error"), "share"), n.get("source") or ABSENT) for n in nearest]
@@ -53,7 +73,14 @@ def _provenance(s: Subject) -> Block:
         rows.append((p["quantity"], shown, p.get("unit") or "", p["kind"], p.get("source") or "", p.get("date") or ABSENT))
     if not rows:
         return missing("Provenance", "the plan states none")
-    return table("provenance", "Inputs and constants", ("Quantity", "Value", "Unit", "Kind", "Source", "Date"), rows, "List prices have theirs in section 7.", wide=True)
+    return table(
+        "provenance",
+        "Inputs and constants",
+        ("Quantity", "Value", "Unit", "Kind", "Source", "Date"),
+        rows,
+        "List prices have theirs in section 7.",
+        wide=True,
+    )
 
 
 def _changed_inputs(s: Subject) -> Table | Text:
@@ -63,7 +90,13 @@ def _changed_inputs(s: Subject) -> Table | Text:
     rows = [(path, text_of(value)) for path, value in changed if path not in ("schema_version", "notes", "name")]
     if not rows:
         return Text("Every input has its default value.")
-    return table("inputs-changed", "Inputs that differ from their defaults", ("Field", "Value"), rows, "All others have the schema's defaults; the JSON scenario holds every one.")
+    return table(
+        "inputs-changed",
+        "Inputs that differ from their defaults",
+        ("Field", "Value"),
+        rows,
+        "All others have the schema's defaults; the JSON scenario holds every one.",
+    )
 
 
 def flat(data: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -48,11 +48,36 @@ def _alerts(s: Subject) -> Block:
     waiting, cache = kubernetes.METRICS[s.scenario.engine.name]
     slo = s.scenario.slo
     rows = [
-        ("Requests waiting per replica", waiting, f"above {kubernetes.queue_threshold(s.plan)} for 2 minutes", "add a replica or shed load"),
-        ("KV pool in use", cache, f"above {show(kubernetes.cache_threshold(s.plan), 'share')} for 5 minutes", "preemptions are near: add a replica"),
-        (f"TTFT {s.percentile}", "histogram of the engine", f"above {show(slo.ttft_s, 's')} for 5 minutes" if slo.ttft_s else "no promise", "the promise is being broken"),
-        (f"TPOT {s.percentile}", "histogram of the engine", f"above {show(slo.tpot_s, 'ms')} for 5 minutes" if slo.tpot_s else "no promise", "the promise is being broken"),
-        ("Arrivals", "counter of the engine", f"above {show(s.part('throughput').get('capacity_requests_per_s'), 'requests_s')} for 5 minutes", "the plan is outgrown: plan again"),
+        (
+            "Requests waiting per replica",
+            waiting,
+            f"above {kubernetes.queue_threshold(s.plan)} for 2 minutes",
+            "add a replica or shed load",
+        ),
+        (
+            "KV pool in use",
+            cache,
+            f"above {show(kubernetes.cache_threshold(s.plan), 'share')} for 5 minutes",
+            "preemptions are near: add a replica",
+        ),
+        (
+            f"TTFT {s.percentile}",
+            "histogram of the engine",
+            f"above {show(slo.ttft_s, 's')} for 5 minutes" if slo.ttft_s else "no promise",
+            "the promise is being broken",
+        ),
+        (
+            f"TPOT {s.percentile}",
+            "histogram of the engine",
+            f"above {show(slo.tpot_s, 'ms')} for 5 minutes" if slo.tpot_s else "no promise",
+            "the promise is being broken",
+        ),
+        (
+            "Arrivals",
+            "counter of the engine",
+            f"above {show(s.part('throughput').get('capacity_requests_per_s'), 'requests_s')} for 5 minutes",
+            "the plan is outgrown: plan again",
+        ),
     ]
     return table("alerts", "Alerts", ("What", "Metric", "When", "Then"), rows)
 
@@ -68,7 +93,10 @@ def acceptance_test(s: Subject) -> Section:
             rows.append((p.name, p.load.text, e.words, *(cell(v, e.unit) for v in (e.predicted, e.low, e.high)), e.why))
     heads = ("Point", "Load", "Figure", "Predicted", "Band from", "to", "Where the band comes from")
     blocks: list[Block] = [
-        Text("Run before go-live, on the hardware above, one point after the other with the caches cold. A figure worse than its band fails the point; better ones pass."),
+        Text(
+            "Run before go-live, on the hardware above, one point after the other with the caches cold. A figure "
+            "worse than its band fails the point; better ones pass."
+        ),
         table("acceptance", "Load points and pass bands", heads, rows),
     ]
     middle = next((p for p in points if p.share == 1.0), points[0])
@@ -80,6 +108,15 @@ def acceptance_test(s: Subject) -> Section:
     if others:
         swaps = "; ".join(f"{p.load.text} for {p.name}, result files tagged {p.tag}" for p in others)
         blocks.append(Text(f"The other points are the same commands at {swaps}."))
-    blocks.append(Text("Check a result file with: python -m planner check PLAN.json RESULTS.json, where PLAN.json is this plan exported as JSON."))
-    blocks.append(table("sign-off", "Sign-off", ("Role", "Name", "Date", "Signature"), [(role, "", "", "") for role in ("Infrastructure", "Finance", "Test owner")]))
+    blocks.append(
+        Text("Check a result file with: python -m planner check PLAN.json RESULTS.json, where PLAN.json is this plan exported as JSON.")
+    )
+    blocks.append(
+        table(
+            "sign-off",
+            "Sign-off",
+            ("Role", "Name", "Date", "Signature"),
+            [(role, "", "", "") for role in ("Infrastructure", "Finance", "Test owner")],
+        )
+    )
     return Section(11, "Acceptance test", tuple(blocks))

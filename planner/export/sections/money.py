@@ -34,17 +34,28 @@ def _bill(s: Subject) -> Block:
         return missing("Bill", "nobody publishes a price for this GPU on this basis; set price.usd_per_gpu_hour")
     low, mid, high = s.monthly_range
     fleet = cost.fleet_hour(s.scenario)
-    rows: list[tuple[Any, ...]] = [("Whole fleet", cell(low, "usd"), cell(mid, "usd"), cell(high, "usd"), f"{s.gpus_paid} GPUs, {HOURS_PER_MONTH} h")]
+    rows: list[tuple[Any, ...]] = [
+        ("Whole fleet", cell(low, "usd"), cell(mid, "usd"), cell(high, "usd"), f"{s.gpus_paid} GPUs, {HOURS_PER_MONTH} h")
+    ]
     # The catalogue's prices may have moved since an older plan was made; its parts are shown only when they still add up.
     if fleet is not None and mid and abs(fleet.total_usd * HOURS_PER_MONTH / mid - 1) < 1e-6:
-        for name, usd in (("of it serving", fleet.serving_usd), ("of it spares", fleet.spares_usd), ("of it everything else", fleet.other_usd)):
+        for name, usd in (
+            ("of it serving", fleet.serving_usd),
+            ("of it spares", fleet.spares_usd),
+            ("of it everything else", fleet.other_usd),
+        ):
             rows.append((name, None, cell(usd * HOURS_PER_MONTH, "usd"), None, "price.other_usd_per_hour" if name.endswith("else") else ""))
     busy = s.part("throughput").get("busy")
     if busy is not None and fleet is not None:
         idle = fleet.serving_usd * (1 - busy) * HOURS_PER_MONTH
-        rows.append(("paid while no step runs", None, cell(idle, "usd"), None, f"{show(1 - busy, 'share')} of serving time at the planned load"))
+        rows.append(
+            ("paid while no step runs", None, cell(idle, "usd"), None, f"{show(1 - busy, 'share')} of serving time at the planned load")
+        )
     heads = ("Per month", "Low", "Planned", "High", "Note")
-    note = "Low and high are the cheapest and dearest published price of a GPU-hour on this basis. People are not counted: put them into price.other_usd_per_hour."
+    note = (
+        "Low and high are the cheapest and dearest published price of a GPU-hour on this basis. People are not "
+        "counted: put them into price.other_usd_per_hour."
+    )
     return table("bill", "Bill", heads, rows, note)
 
 
@@ -84,12 +95,24 @@ def _commitments(s: Subject) -> Block:
             if price is None:
                 continue
             month = [p * gpus * HOURS_PER_MONTH for p in (price.low, price.usd, price.high)]
-            rows.append((f"{gpus} × {slug}", basis.replace("_", " "), cell(price.usd, "usd"), *(cell(m, "usd") for m in month), price.kind, price.date, price.source))
+            rows.append(
+                (
+                    f"{gpus} × {slug}",
+                    basis.replace("_", " "),
+                    cell(price.usd, "usd"),
+                    *(cell(m, "usd") for m in month),
+                    price.kind,
+                    price.date,
+                    price.source,
+                )
+            )
     if not rows:
         return missing("Cost by commitment", "no rental price of this GPU is published")
     for c in s.scenario.fleet.commitments:
         words = f"{show(c.share, 'share')} of the fleet" if c.share is not None else f"{show(c.gpus, 'count')} GPUs"
-        rows.append((words, c.basis.replace("_", " "), cell(c.usd_per_gpu_hour, "usd"), None, None, None, "planned", None, "fleet.commitments"))
+        rows.append(
+            (words, c.basis.replace("_", " "), cell(c.usd_per_gpu_hour, "usd"), None, None, None, "planned", None, "fleet.commitments")
+        )
     heads = ("GPUs", "Commitment", "$ per GPU-hour", "Month, low", "Month, typical", "Month, high", "Kind", "Date", "Source")
     return table("commitments", "The same GPUs by commitment", heads, rows, wide=True)
 
@@ -104,8 +127,16 @@ def _power(s: Subject) -> Block:
     rows = [
         ("Mean power with cooling", cell(drawn.kw, "kw"), drawn.basis),
         ("Power with every GPU busy", cell(drawn.peak_kw, "kw"), ""),
-        ("Energy of a month", cell(drawn.kwh_per_month, "kwh"), "" if usd is None else f"{show(usd, 'usd')} at {show(owned.usd_per_kwh if owned else None, 'usd')} per kWh, in the bill"),
-        ("Carbon of a month", cell(drawn.kg_co2e_per_month, "kg"), f"{drawn.grid.kg_co2e_per_kwh} kg per kWh, {drawn.grid.region} {drawn.grid.year}: {drawn.grid.source}"),
+        (
+            "Energy of a month",
+            cell(drawn.kwh_per_month, "kwh"),
+            "" if usd is None else f"{show(usd, 'usd')} at {show(owned.usd_per_kwh if owned else None, 'usd')} per kWh, in the bill",
+        ),
+        (
+            "Carbon of a month",
+            cell(drawn.kg_co2e_per_month, "kg"),
+            f"{drawn.grid.kg_co2e_per_kwh} kg per kWh, {drawn.grid.region} {drawn.grid.year}: {drawn.grid.source}",
+        ),
         ("Carbon of 1,000 requests", cell(drawn.kg_co2e_per_thousand_requests, "number"), "kg CO2e"),
     ]
     return table("power", "Power and carbon", ("Quantity", "Value", "Basis"), rows)
@@ -131,7 +162,9 @@ def against_list_prices(s: Subject) -> Section:
         return Section(7, "Against list prices", (missing("Comparison", "a plan that cannot run as asked has no price per request"),))
     rows = sorted((r for r in s.part("cost").get("list_prices") or () if r.get("usd_per_request")), key=lambda r: r["usd_per_request"])
     if not rows:
-        return Section(7, "Against list prices", (missing("Comparison", "no list price of this model is known; name one in price.compare_to"),))
+        return Section(
+            7, "Against list prices", (missing("Comparison", "no list price of this model is known; name one in price.compare_to"),)
+        )
     blocks: list[Block] = [_prices(s, rows), _break_even(s, rows), *_volume_chart(s, rows[0])]
     return Section(7, "Against list prices", tuple(blocks))
 
@@ -154,9 +187,23 @@ def _prices(s: Subject, rows: list[dict[str, Any]]) -> Block:
                 r.get("pricing_url") or r.get("source") or ABSENT,
             )
         )
-    heads = ("Provider and model", "In", "Cached in", "Out", "Batch out", "Blended", "1,000 requests", "This plan over it", "Date", "Source")
+    heads = (
+        "Provider and model",
+        "In",
+        "Cached in",
+        "Out",
+        "Batch out",
+        "Blended",
+        "1,000 requests",
+        "This plan over it",
+        "Date",
+        "Source",
+    )
     left = f" {len(rows) - SHOWN_LIST_PRICES} dearer ones are left out." if len(rows) > SHOWN_LIST_PRICES else ""
-    note = f"Dollars per million tokens; blended and per 1,000 requests at this plan's token mix and hit rate. This plan: {show(own * PER_THOUSAND if own else None, 'usd')} per 1,000 requests.{left}"
+    note = (
+        "Dollars per million tokens; blended and per 1,000 requests at this plan's token mix and hit rate. This "
+        f"plan: {show(own * PER_THOUSAND if own else None, 'usd')} per 1,000 requests.{left}"
+    )
     return table("list-prices", "List prices for the same requests", heads, body, note, wide=True)
 
 
@@ -171,9 +218,30 @@ def _break_even(s: Subject, rows: list[dict[str, Any]]) -> Block:
         saving = bill - month if bill is not None and month is not None else None
         needed = at.get("at_hit_rate")
         use = needed / (capacity * DAY_S) if needed and capacity else None
-        body.append((r["label"], cell(at.get("uncached"), "requests_day"), cell(needed, "requests_day"), cell(use, "share"), cell(bill, "usd"), cell(saving, "usd"), needed is not None and served * DAY_S >= needed))
-    heads = ("Against", "Break-even, nothing cached", "Break-even at the hit rate", "Fleet's use there", "API bill of a month", "Saved by this plan", "Cheaper than it")
-    note = f"The {min(len(rows), SHOWN_BREAK_EVENS)} cheapest. Break-even: the volume whose API bill equals this fleet's. Use above 100 % means that this fleet cannot carry that volume within its promises."
+        body.append(
+            (
+                r["label"],
+                cell(at.get("uncached"), "requests_day"),
+                cell(needed, "requests_day"),
+                cell(use, "share"),
+                cell(bill, "usd"),
+                cell(saving, "usd"),
+                needed is not None and served * DAY_S >= needed,
+            )
+        )
+    heads = (
+        "Against",
+        "Break-even, nothing cached",
+        "Break-even at the hit rate",
+        "Fleet's use there",
+        "API bill of a month",
+        "Saved by this plan",
+        "Cheaper than it",
+    )
+    note = (
+        f"The {min(len(rows), SHOWN_BREAK_EVENS)} cheapest. Break-even: the volume whose API bill equals this "
+        "fleet's. Use above 100 % means that this fleet cannot carry that volume within its promises."
+    )
     return table("break-even", "Break-even and savings", heads, body, note)
 
 
@@ -202,9 +270,13 @@ def _volume_chart(s: Subject, cheapest: dict[str, Any]) -> list[Block]:
     paying = breakeven.break_even(steps)
     use = next((st.utilization_at_break_even for st in steps if st.pays), None)
     if paying is None:
-        words = "The fleet is dearer than the cheapest API at every volume up to 64 replicas: its cost per request at full use is above the list price."
+        words = (
+            "The fleet is dearer than the cheapest API at every volume up to 64 replicas: its cost per request at "
+            "full use is above the list price."
+        )
     else:
-        words = f"The fleet is cheaper than the cheapest API from {show(paying, 'requests_day')} on, at {show(use, 'share')} of its capacity."
+        words = (
+            f"The fleet is cheaper than the cheapest API from {show(paying, 'requests_day')} on, at {show(use, 'share')} of its capacity."
+        )
     marks = [{"volume": round(planned), "label": "planned"}]
     return [Chart("volume-chart", "Cost against volume", words, charts.cost_by_volume(rows, marks))]
-

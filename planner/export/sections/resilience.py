@@ -39,11 +39,29 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     rate = s.scenario.workload.request_rate or served
     spares = f"{fleet.spares} idle replica" + ("s" if fleet.spares != 1 else "")
     rows: list[tuple[Any, Any, Any]] = [
-        ("Spare replicas", cell(fleet.spares, "count"), f"{spares} paid for; none means that any loss costs capacity" if not fleet.spares else f"{spares}: N+{fleet.spares}"),
-        ("Load the fleet could add", cell(capacity / rate - 1 if capacity and rate else None, "share"), "capacity within the promises over the planned rate, less one"),
-        ("Rolling update", "one replica at a time", "on the spare, at full capacity" if fleet.spares else f"capacity is {show(1 - 1 / fleet.replicas, 'share')} of the plan's for {show(fleet.startup_s, 's')} per replica"),
+        (
+            "Spare replicas",
+            cell(fleet.spares, "count"),
+            f"{spares} paid for; none means that any loss costs capacity" if not fleet.spares else f"{spares}: N+{fleet.spares}",
+        ),
+        (
+            "Load the fleet could add",
+            cell(capacity / rate - 1 if capacity and rate else None, "share"),
+            "capacity within the promises over the planned rate, less one",
+        ),
+        (
+            "Rolling update",
+            "one replica at a time",
+            "on the spare, at full capacity"
+            if fleet.spares
+            else f"capacity is {show(1 - 1 / fleet.replicas, 'share')} of the plan's for {show(fleet.startup_s, 's')} per replica",
+        ),
         ("Start of a replica", cell(fleet.startup_s, "s"), "from asking for it to its first request"),
-        ("Autoscaling", f"{fleet.min_replicas} to {fleet.max_replicas} replicas" if fleet.max_replicas else f"from {fleet.min_replicas}, no ceiling", f"at {show(fleet.target_utilization, 'share')} of capacity; thresholds in section 10"),
+        (
+            "Autoscaling",
+            f"{fleet.min_replicas} to {fleet.max_replicas} replicas" if fleet.max_replicas else f"from {fleet.min_replicas}, no ceiling",
+            f"at {show(fleet.target_utilization, 'share')} of capacity; thresholds in section 10",
+        ),
         (f"Burst of {BURST:g} × the planned load", *_burst(capacity, rate, slo.ttft_s, fleet.startup_s)),
         ("Beyond capacity", "requests queue", _overload(s)),
     ]
@@ -64,6 +82,7 @@ def _burst(capacity: float | None, rate: float | None, promise_s: float | None, 
 def _overload(s: Subject) -> str:
     w = s.scenario.workload
     deadline = f"clients give up after {show(w.deadline_s, 's')}" if w.deadline_s else "clients wait for ever"
-    return f"{deadline}, {show(w.retry_rate, 'share')} of failures are sent again; shed load or send it to an API before the wait passes the promise"
-
-
+    return (
+        f"{deadline}, {show(w.retry_rate, 'share')} of failures are sent again; shed load or send it to an API before "
+        "the wait passes the promise"
+    )

@@ -31,7 +31,10 @@ def _levers(s: Subject) -> Block:
         for at in (lever.low, lever.high):
             rows.append((lever.name, at.change, *_figures(s, at)))
     heads = ("Input", "Change", "1,000 requests", f"TTFT {s.percentile}", f"TPOT {s.percentile}", "Promises kept", "Cheaper than the API")
-    note = "One simulated run each on the same random numbers, set in proportion to the plan's own figures. The fleet is kept as it is: only price and volume move the cost of a request, the rest moves what people see."
+    note = (
+        "One simulated run each on the same random numbers, set in proportion to the plan's own figures. The fleet "
+        "is kept as it is: only price and volume move the cost of a request, the rest moves what people see."
+    )
     return table("sensitivity", "Each input moved by 20 %", heads, rows, note)
 
 
@@ -59,7 +62,7 @@ def _tornado(s: Subject) -> list[Block]:
     at_base = _used(s, base) if base else None
     if at_base is None:
         return [missing("Tornado", "no latency is promised")]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for lever in s.extras.levers:
         low, high = _used(s, lever.low), _used(s, lever.high)
         if low is not None and high is not None and abs(high - low) > 1e-6:
@@ -68,7 +71,9 @@ def _tornado(s: Subject) -> list[Block]:
     rows.sort(key=lambda r: -abs(r["high"] - r["low"]))
     if not rows:
         return []
-    words = f"{rows[0]['lever']} moves the tightest promise most; bars past 100 % break it." + (" Bars are cut at 300 %." if any(max(r["low"], r["high"]) >= 3 for r in rows) else "")
+    words = f"{rows[0]['lever']} moves the tightest promise most; bars past 100 % break it." + (
+        " Bars are cut at 300 %." if any(max(r["low"], r["high"]) >= 3 for r in rows) else ""
+    )
     return [Chart("tornado", "What moves the tightest promise", words, charts.tornado(rows, "share of the tightest promise in use"))]
 
 
@@ -103,7 +108,16 @@ def _list_price_flips(s: Subject, base: Outcome) -> list[str]:
 
 def _cases(s: Subject) -> Block:
     rows = [(case.name, case.change, cell(case.usd_per_month, "usd"), *_figures(s, case)) for case in s.extras.cases]
-    heads = ("Future", "What changes", "Month", "1,000 requests", f"TTFT {s.percentile}", f"TPOT {s.percentile}", "Promises kept", "Cheaper than the API")
+    heads = (
+        "Future",
+        "What changes",
+        "Month",
+        "1,000 requests",
+        f"TTFT {s.percentile}",
+        f"TPOT {s.percentile}",
+        "Promises kept",
+        "Cheaper than the API",
+    )
     return table("cases", "Three futures", heads, rows)
 
 
@@ -115,7 +129,10 @@ def _heat(s: Subject) -> Block:
     if full is None or not hours:
         return missing("Utilisation against GPU price", "no capacity was searched for, or no price is known")
     other = s.scenario.price.other_usd_per_hour / part["usd_per_hour"] if part["usd_per_hour"] else 0.0
-    heads = ("Use of capacity", *(f"{show(hours[0]['usd'] * f, 'usd')}/GPU-h" if len(hours) == 1 else f"price × {f:g}" for f in PRICE_FACTORS))
+    heads = (
+        "Use of capacity",
+        *(f"{show(hours[0]['usd'] * f, 'usd')}/GPU-h" if len(hours) == 1 else f"price × {f:g}" for f in PRICE_FACTORS),
+    )
     rows = []
     for u in UTILIZATIONS:
         costs = (full / u * (other + (1 - other) * f) * PER_THOUSAND for f in PRICE_FACTORS)
@@ -123,5 +140,3 @@ def _heat(s: Subject) -> Block:
     cheapest = min((r["usd_per_request"] for r in part.get("list_prices") or () if r.get("usd_per_request")), default=None)
     note = "Dollars per 1,000 requests." + (f" The cheapest list price is {show(cheapest * PER_THOUSAND, 'usd')}." if cheapest else "")
     return table("heat-map", "Utilisation against GPU price", heads, rows, note)
-
-

@@ -50,13 +50,20 @@ def _memory(s: Subject) -> list[Block]:
     parts = [{"part": name, "gib": round(max(0.0, memory.get(key) or 0.0) / GIB, 3)} for name, key in MEMORY_PARTS]
     if total and used < total:
         parts.append({"part": "left over", "gib": round((total - used) / GIB, 3)})
-    words = f"Weights take {show(memory['weights_bytes_per_gpu'], 'gib')} and the KV pool {show(memory.get('kv_pool_bytes_per_gpu'), 'gib')} of each GPU."
+    words = (
+        f"Weights take {show(memory['weights_bytes_per_gpu'], 'gib')} and the KV pool "
+        f"{show(memory.get('kv_pool_bytes_per_gpu'), 'gib')} of each GPU."
+    )
     found.append(Chart("memory-chart", "Memory of one GPU", words, charts.memory_stack(parts)))
     rules = [
         ("KV bytes per token, this precision", cell(memory.get("kv_bytes_per_token"), "bytes"), "whole replica, one copy"),
         ("KV pool", cell(memory.get("kv_pool_tokens"), "tokens"), "one replica"),
         ("Sequences at their final mean length", cell(memory.get("cache_limited_batch"), "count"), "the batch that never preempts"),
-        ("Sequences at max_model_len", cell(memory.get("max_model_len_concurrency"), "number"), f"max_model_len {show(memory.get('max_model_len'), 'tokens')}; the figure in the engine's log"),
+        (
+            "Sequences at max_model_len",
+            cell(memory.get("max_model_len_concurrency"), "number"),
+            f"max_model_len {show(memory.get('max_model_len'), 'tokens')}; the figure in the engine's log",
+        ),
     ]
     found.append(table("cache", "What the cache holds", ("Quantity", "Value", "Note"), rules))
     return found
@@ -67,8 +74,16 @@ def _batch(s: Subject) -> list[Block]:
     if not r.get("batch"):
         return []
     rows = [
-        ("Batch that the floor price is quoted at", cell(r["batch"], "count"), f"at a mean context of {show(r.get('context_tokens'), 'tokens')}"),
-        ("Batch at which arithmetic takes as long as reading weights", cell(r.get("compute_bound_batch"), "count"), "larger ones gain little"),
+        (
+            "Batch that the floor price is quoted at",
+            cell(r["batch"], "count"),
+            f"at a mean context of {show(r.get('context_tokens'), 'tokens')}",
+        ),
+        (
+            "Batch at which arithmetic takes as long as reading weights",
+            cell(r.get("compute_bound_batch"), "count"),
+            "larger ones gain little",
+        ),
         ("Decode step at that batch", cell(r.get("decode_step_s"), "ms"), f"bound by {r.get('decode_bound')}"),
         ("Decode step of one sequence", cell(r.get("decode_step_batch1_s"), "ms"), "the fastest a user can be served"),
         ("Prefill alone", cell(r.get("prefill_tokens_per_s"), "tokens_s"), f"{show(r.get('prefill_s'), 's')} for one mean prompt"),
@@ -92,13 +107,19 @@ def _batch(s: Subject) -> list[Block]:
         ]
         found.append(table("batches", "Speed against price by batch", heads, body, "A batch that does not fit has no price."))
         points = [
-            {"speed": round(row["decode_tokens_per_s"] / row["batch"], 3), "usd": round(row["usd_per_mtok_output"], 6), "label": f"{row['batch']:,}"}
+            {
+                "speed": round(row["decode_tokens_per_s"] / row["batch"], 3),
+                "usd": round(row["usd_per_mtok_output"], 6),
+                "label": f"{row['batch']:,}",
+            }
             for row in table_rows
             if row["fits"] and row.get("usd_per_mtok_output")
         ]
         if len(points) > 1:
             here = _here(s)
-            words = "Larger batches are cheaper and slower for each user; numbers are batch sizes" + (", the diamond is this plan at its load." if here else ".")
+            words = "Larger batches are cheaper and slower for each user; numbers are batch sizes" + (
+                ", the diamond is this plan at its load." if here else "."
+            )
             found.append(Chart("frontier", "Price against speed", words, charts.frontier(points, here)))
     return found
 
@@ -143,7 +164,11 @@ def _operating_point(s: Subject) -> list[Block]:
         return [missing("Operating point", "no traffic was simulated")]
     simulation = s.part("simulation")
     rows = [
-        ("Served", cell(t.get("requests_per_s"), "requests_s"), f"{show(t.get('input_tokens_per_s'), 'tokens_s')} in, {show(t.get('output_tokens_per_s'), 'tokens_s')} out"),
+        (
+            "Served",
+            cell(t.get("requests_per_s"), "requests_s"),
+            f"{show(t.get('input_tokens_per_s'), 'tokens_s')} in, {show(t.get('output_tokens_per_s'), 'tokens_s')} out",
+        ),
         ("Capacity within the promises", cell(t.get("capacity_requests_per_s"), "requests_s"), "largest rate at which every promise holds"),
         ("Utilisation of that capacity", cell(t.get("utilization"), "share"), "above 90 % the latencies say little"),
         ("Time with a step running", cell(t.get("busy"), "share"), "busy"),
@@ -172,7 +197,8 @@ def _load_points(s: Subject) -> list[Block]:
     if not points:
         why = "a trace sets the load" if s.scenario.workload.trace is not None else "no other loads were simulated for it"
         return [missing("Latency at 50, 80, 100 and 120 % of the load", why)]
-    rows, series = [], []
+    rows: list[tuple[Any, ...]] = []
+    series: list[dict[str, Any]] = []
     for p in points:
         if not p.latency:
             rows.append((p.name, *[None] * 6, None, p.meets_slo, ", ".join(p.problems)))
@@ -191,14 +217,25 @@ def _load_points(s: Subject) -> list[Block]:
         for metric, values in (("TTFT", ttft), ("TPOT", tpot)):
             for statistic in ("p50", "p95", "p99"):
                 if values and values.get(statistic) is not None:
-                    series.append({"load": float(p.name.rstrip("%")), "metric": metric, "statistic": statistic, "ms": round(values[statistic] / MS, 3)})
+                    series.append(
+                        {
+                            "load": float(p.name.rstrip("%")),
+                            "metric": metric,
+                            "statistic": statistic,
+                            "ms": round(values[statistic] / MS, 3),
+                        }
+                    )
     heads = ("Load", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "p99", "Preemptions", "Promises kept", "Findings")
     note = "One simulated run each on the same random numbers, set in proportion to the plan's own figures at 100 %."
     found: list[Block] = [table("load-points", "Latency at shares of the planned load", heads, rows, note)]
     slo = s.scenario.slo
     limits = [{"metric": m, "ms": v / MS} for m, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s)) if v is not None]
     kept = [p.name for p in points if p.meets_slo]
-    words = f"Promises (dashed, at {s.percentile}) hold at {', '.join(kept)} of the load." if kept else "Promises (dashed) hold at none of these loads."
+    words = (
+        f"Promises (dashed, at {s.percentile}) hold at {', '.join(kept)} of the load."
+        if kept
+        else "Promises (dashed) hold at none of these loads."
+    )
     if series:
         found.append(Chart("latency-chart", "Latency against load", words, charts.latency_by_load(series, limits)))
     else:
