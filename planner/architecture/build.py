@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from planner.architecture import extras, families, keys, mixers, mlps, patterns, quantization, recurrent, towers
-from planner.architecture.config import MAX_LAYERS, Config
+from planner.architecture import extras, keys, mixers, mlps, patterns, quantization, recurrent, towers
+from planner.architecture.config import Config
 from planner.architecture.families import Family, Trait
 from planner.architecture.model import Architecture, Attention, Layer, Mlp, Recurrent, Tensor
+from planner.architecture.reader import PARTS, Reader, class_defaults, layer_count, read
 from planner.problems import InputError
 
-DEFAULTS_FILE = Path(__file__).with_name("class_defaults.json")
-TOWER_DOUBT = 0.02
+TOWER_DOUBT = 0.005
 """A guessed tower above this share of the text model makes the whole an estimate."""
-REQUIRED = ("hidden_size", "num_hidden_layers")
-"""Never filled in from a class: a file without them is not the description of a model."""
 
 
 @dataclass(slots=True)
@@ -34,28 +29,13 @@ class Draft:
     tensors: list[Tensor] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Reader:
-    """A configuration opened: its text part as look-ups, its family, and what was assumed on the way."""
-
-    c: Config
-    model_type: str
-    name: str
-    """Canonical name of the family."""
-    family: Family
-    doubts: list[str]
-    """What was not understood: any makes the result an estimate."""
-    remarks: list[str]
-    """What was assumed with good reason."""
-
-
 def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     """The architecture of a configuration; `InputError` when it cannot be one."""
     r = read(raw)
     c, family = r.c, r.family
-    hidden = c.int(*keys.HIDDEN)
-    count = layer_count(c)
-    vocab = c.int(*keys.VOCAB)
+    hidden = c.whole(*keys.HIDDEN)
+    count = layer_count(c) * extras.SUBLAYERS.get(family.extra, 1)
+    vocab = c.whole(*keys.VOCAB)
     drafts = layers_of(r, hidden, count)
     scheme = quantization.of(raw, r.remarks)
     groups: dict[tuple[Any, ...], list[int]] = {}
@@ -73,10 +53,10 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     outer += tower
     if scheme:
         outer = [replace(t, stored=scheme.stored(t, None)) for t in outer]
-    mtp_layers = c.int(*keys.MTP_LAYERS, default=0, low=0, high=64)
+    mtp_layers = c.whole(*keys.MTP_LAYERS, default=0, low=0, high=64)
     mtp, mtp_attention = mtp_of(drafts, hidden, mtp_layers)
-    longest = c.int(*keys.POSITIONS, default=0, low=0)
-    strange = keys.unknown((k, v) for k, v in c.unread() if k not in _PARTS)
+    longest = c.whole(*keys.POSITIONS, default=0, low=0)
+    strange = keys.unknown((k, v) for k, v in c.unread() if k not in PARTS)
     if strange:
         r.doubts.append(f"the configuration has {', '.join(strange[:8])}, not understood here; sizes may be off")
     attention = next((d.attention for d in drafts if d.attention and d.attention.stores_kv), None)
@@ -87,7 +67,7 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
         hidden_size=hidden,
         vocab_size=vocab,
         max_position_embeddings=longest,
-        layers=tuple(Layer(*key, indices=tuple(at)) for key, at in groups.items()),
+        layers=tuple(Layer(kind, a, r_, m, t, tuple(at)) for (kind, a, r_, m, t), at in groups.items()),
         outer=tuple(outer),
         mtp=mtp,
         mtp_attention=mtp_attention,
@@ -101,74 +81,17 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     )
 
 
-def layer_count(c: Config) -> int:
-    """Number of layers; the length of a list of layer types where no key says it (Nemotron 3 Ultra)."""
-    listed = c.list(*patterns.LIST_KEYS)
-    default = min(len(listed), MAX_LAYERS) if listed and not c.has(*keys.LAYERS) else None
-    return c.int(*keys.LAYERS, default=default, high=MAX_LAYERS)
-
-
-_PARTS = {*keys.TEXT_PARTS, *keys.FLAT_PARTS, *keys.TOWER_PARTS}
-
-
-def read(raw: Mapping[str, Any]) -> Reader:
-    """Open a configuration: find the text part, flatten nested groups, find the family and its class defaults."""
-    if not isinstance(raw, Mapping) or not raw:
-        raise InputError("hf_config must be a JSON object with the keys of a Hugging Face config.json")
-    merged: dict[str, Any] = {k: v for k, v in raw.items() if isinstance(k, str)}
-    text_type = ""
-    part: Any = raw
-    while isinstance(part, Mapping):
-        part = next((part[k] for k in keys.TEXT_PARTS if isinstance(part.get(k), Mapping)), None)
-        if part is not None:
-            text_type = str(part.get("model_type") or "")
-            merged |= {k: v for k, v in part.items() if k != "model_type"}
-    for key in keys.FLAT_PARTS:
-        if isinstance(merged.get(key), Mapping):
-            merged = {k: v for k, v in merged[key].items() if k != "model_type"} | merged
-    model_type = text_type or merged.get("model_type") or ""
-    if not isinstance(model_type, str):
-        raise InputError(f"config key model_type is {str(model_type)[:60]}; it must be text such as llama or qwen3_moe")
-    found = families.find(model_type) or families.find(str(merged.get("model_type")))
-    doubts: list[str] = []
-    if found is None:
-        doubts.append(f"model_type {model_type[:60]!r} is not a family known here; its keys are read as those of a Llama-like decoder")
-        found = ("", Family())
-    defaults = {k: v for k, v in class_defaults().get(model_type, class_defaults().get(found[0], {})).items() if k not in REQUIRED}
-    r = Reader(Config(merged, defaults), model_type, *found, doubts, [])
-    if r.family.doubt:
-        doubts.append(r.family.doubt)
-    if r.family.remark:
-        r.remarks.append(r.family.remark)
-    _absent(r, nested=bool(text_type))
-    return r
-
-
-def _absent(r: Reader, nested: bool) -> None:
-    """Say which sizes the class fills in. Nested parts are often saved as differences; a flat file without heads is suspect."""
-    c = r.c
-    absent = [n for names in (keys.HEADS, keys.FFN, keys.VOCAB) for n in names[:1] if not any(x in c.raw for x in names) and c.defaults.get(n)]
-    if absent:
-        sentence = f"{', '.join(f'{n} {c.defaults[n]:,}' for n in absent)} not in the file; the default of class {r.model_type} is used"
-        (r.remarks if nested or absent == ["vocab_size"] else r.doubts).append(sentence)
-
-
-@cache
-def class_defaults() -> dict[str, dict[str, Any]]:
-    """What the public configuration classes fill in for absent keys, by model_type."""
-    return json.loads(DEFAULTS_FILE.read_text(encoding="utf-8"))["defaults"]
-
-
 def layers_of(r: Reader, hidden: int, count: int) -> list[Draft]:
     """Every layer of the model, in order."""
-    c, family = r.c, r.family
-    kinds = patterns.mixers(c, family, count, r.doubts)
-    routed = patterns.expert_layers(c, count)
-    shared_from = count - c.int("num_kv_shared_layers", default=0, low=0)
+    whole, family = r.c, r.family
+    kinds = patterns.mixers(whole, family, count, r.doubts)
+    routed = patterns.expert_layers(whole, count)
+    shared_from = count - whole.whole("num_kv_shared_layers", default=0, low=0)
     extra = extras.LAYER.get(family.extra)
     drafts = []
     for i, kind in enumerate(kinds):
         d = Draft(i, kind)
+        c = whole.layer(i)
         if kind in ("full", "window", "chunk", "both"):
             d.attention = attention_of(c, hidden, i, kind)
             if i >= shared_from:
@@ -204,45 +127,48 @@ def _cache_kind(a: Attention) -> str:
 def attention_of(c: Config, hidden: int, i: int, kind: str) -> Attention:
     """Attention of layer `i`; a windowed layer may have its own head counts and widths."""
     local = ("swa_",) if kind == "window" else ()
-    heads = c.at(i, *(f"{p}num_attention_heads" for p in local), "num_attention_heads_per_layer", *keys.HEADS)
+    sliding = ("num_sliding_attention_heads", "swa_num_attention_heads") if local else ()
+    heads = c.at(i, *sliding, "num_attention_heads_per_layer", *keys.HEADS)
     if heads > hidden * 64:
         raise InputError(f"config key num_attention_heads is {heads:,}, more than hidden_size {hidden:,} can hold; check the file")
     window = _window(c, kind)
     if c.has("kv_lora_rank"):
-        nope, rope = c.int("qk_nope_head_dim", low=0), c.int("qk_rope_head_dim", low=0)
+        nope, rope = c.whole("qk_nope_head_dim", low=0), c.whole("qk_rope_head_dim", low=0)
         sparse = c.has("index_n_heads", "index_head_dim") and _has_indexer(c, i)
         return Attention(
             heads,
             1,
             nope + rope,
-            c.int("v_head_dim", default=nope),
+            c.whole("v_head_dim", default=nope),
             window,
-            kv_lora_rank=c.int("kv_lora_rank"),
+            kv_lora_rank=c.whole("kv_lora_rank"),
             qk_rope_head_dim=rope,
-            indexer_heads=c.int("index_n_heads", default=64) if sparse else 0,
-            indexer_head_dim=c.int("index_head_dim", default=128) if sparse else 0,
-            indexer_topk=c.int("index_topk", default=2048) if c.has("index_topk") else 0,
+            indexer_heads=c.whole("index_n_heads", default=64) if sparse else 0,
+            indexer_head_dim=c.whole("index_head_dim", default=128) if sparse else 0,
+            indexer_topk=c.whole("index_topk", default=2048) if c.has("index_topk") else 0,
         )
-    head_dim = c.int(*(f"{p}head_dim" for p in local), *keys.HEAD_DIM, default=max(1, hidden // heads))
+    head_dim = c.whole(*(f"{p}head_dim" for p in local), *keys.HEAD_DIM, default=max(1, hidden // heads))
     kv_heads = c.at(i, *(f"{p}num_key_value_heads" for p in local), *keys.KV_HEADS, default=1 if c.get("multi_query") is True else heads)
     if kv_heads > heads:
         raise InputError(f"config key num_key_value_heads is {kv_heads}, more than the {heads} attention heads; check the file")
-    v_head_dim = c.int(*(f"{p}v_head_dim" for p in local), "v_head_dim", default=head_dim)
+    v_head_dim = c.whole(*(f"{p}v_head_dim" for p in local), "v_head_dim", default=head_dim)
     return Attention(heads, kv_heads, head_dim, v_head_dim, window, chunked=kind == "chunk")
 
 
 def _window(c: Config, kind: str) -> int | None:
-    c.get("sliding_window", "sliding_window_size", "attention_chunk_size", "use_sliding_window", "max_window_layers")
+    c.get(*keys.WINDOW, "attention_chunk_size", "use_sliding_window", "max_window_layers")
     if kind not in ("window", "chunk"):
         return None
-    window = c.optional_int("attention_chunk_size") if kind == "chunk" else c.optional_int("sliding_window", "sliding_window_size")
-    longest = c.int(*keys.POSITIONS, default=0, low=0)
+    window = c.optional_whole("attention_chunk_size") if kind == "chunk" else c.optional_whole(*keys.WINDOW)
+    longest = c.whole(*keys.POSITIONS, default=0, low=0)
     return window if window and not 0 < longest <= window else None
 
 
 def _has_indexer(c: Config, i: int) -> bool:
     """Not every layer of a sparse model runs an indexer of its own (GLM-5.2 reuses the choice of an earlier one)."""
-    types = c.list("indexer_types")
+    types, mixers_ = c.items("indexer_types"), c.items("layer_types")
+    if mixers_ and i < len(mixers_) and any("indexed" in str(t) for t in mixers_) and "indexed" not in str(mixers_[i]):
+        return False
     return types is None or i >= len(types) or str(types[i]) in ("full", "indexer", "own", "compute", "True")
 
 
@@ -250,7 +176,8 @@ def mlp_of(c: Config, family: Family, i: int, routed: bool, has_experts: bool) -
     """MLP of layer `i`."""
     if not routed:
         names = (*keys.DENSE_FFN, *keys.FFN) if has_experts else keys.FFN
-        default = c.int(*keys.HIDDEN) * family.ffn_ratio or (0 if c.has("block_configs") else None)
+        ratio = c.whole("expansion_ratio", "ffn_ratio", default=family.ffn_ratio, low=0)
+        default = c.whole(*keys.HIDDEN) * ratio or (0 if c.has("block_configs") else None)
         return Mlp(c.at(i, *names, default=default, low=0), family.gated)
     width = c.at(i, *keys.EXPERT_FFN, *keys.FFN)
     experts = c.at(i, *keys.EXPERTS)
@@ -260,7 +187,7 @@ def mlp_of(c: Config, family: Family, i: int, routed: bool, has_experts: bool) -
     shared = c.get(*keys.SHARED_FFN)
     copies = c.at(i, *keys.SHARED_COUNT, default=family.shared_experts, low=0)
     total = c.at(i, *keys.SHARED_FFN, low=0) if shared is not None else copies * width
-    return Mlp(width, family.gated, experts, top_k, total, c.int("moe_latent_size", default=0, low=0))
+    return Mlp(width, family.gated, experts, top_k, total, c.whole("moe_latent_size", "moe_hidden_size", default=0, low=0))
 
 
 def attention_tensors(c: Config, family: Family, hidden: int, d: Draft) -> list[Tensor]:
@@ -270,11 +197,16 @@ def attention_tensors(c: Config, family: Family, hidden: int, d: Draft) -> list[
     tensors = []
     if a.mla:
         tensors = mixers.latent(
-            hidden, a, c.optional_int("q_lora_rank") or 0, c.int("qk_nope_head_dim", low=0), bias=flag(c, family.qkv_bias), gate=family.gate
+            hidden,
+            a,
+            c.optional_whole("q_lora_rank") or 0,
+            c.whole("qk_nope_head_dim", low=0),
+            bias=flag(c, family.qkv_bias),
+            gate=family.gate,
         )
     else:
         norm = family.qk_norm if not family.qk_norm_if or flag(c, family.qk_norm_if) else ""
-        if c.str("qk_norm_type") == "per_head":
+        if c.text("qk_norm_type") == "per_head":
             norm = norm and "head"
         gate = "" if c.get("attn_output_gate") is False or c.get("use_head_wise_attn_gate") is False else family.gate
         tensors = mixers.grouped(
@@ -309,7 +241,7 @@ def mlp_tensors(c: Config, family: Family, hidden: int, mlp: Mlp) -> list[Tensor
 def outer_tensors(r: Reader, hidden: int, vocab: int, tied: bool) -> list[Tensor]:
     """Embeddings, final norm and head."""
     c, family = r.c, r.family
-    width = c.int("word_embed_proj_dim", default=hidden)
+    width = c.whole("word_embed_proj_dim", default=hidden)
     outer = [Tensor("embed_tokens", vocab, width, "embedding", "n", linear=False)]
     if family.norm_params and family.norms:
         outer.append(Tensor("norm", hidden, family.norm_params, "norm", linear=False))
@@ -318,7 +250,7 @@ def outer_tensors(r: Reader, hidden: int, vocab: int, tied: bool) -> list[Tensor
     if flag(c, family.head_bias):
         outer.append(Tensor("lm_head.bias", vocab, 1, "norm", linear=False))
     if family.positions >= 0:
-        outer.append(Tensor("embed_positions", c.int(*keys.POSITIONS) + family.positions, hidden, "embedding", linear=False))
+        outer.append(Tensor("embed_positions", c.whole(*keys.POSITIONS) + family.positions, hidden, "embedding", linear=False))
     if width != hidden:
         outer += [Tensor("project_in", hidden, width, "mlp"), Tensor("project_out", width, hidden, "mlp")]
     extra = extras.OUTER.get(family.extra)
@@ -327,7 +259,7 @@ def outer_tensors(r: Reader, hidden: int, vocab: int, tied: bool) -> list[Tensor
 
 def _tied(raw: Mapping[str, Any], c: Config) -> bool:
     """Whether the head is the input embedding: the whole model's key wins over the text part's."""
-    nested = c.bool("tie_word_embeddings")
+    nested = c.switch("tie_word_embeddings")
     top = raw.get("tie_word_embeddings")
     return top if isinstance(top, bool) else nested
 
@@ -349,12 +281,12 @@ def mtp_of(drafts: list[Draft], hidden: int, layers: int) -> tuple[tuple[Tensor,
 
 def rotary_dim(c: Config, family: Family, attention: Attention | None) -> int:
     """Rotary dimensions of one head; 0 where positions are learned or absent."""
-    if attention is None or family.positions >= 0 or c.str("position_embedding_type") == "nope":
+    if attention is None or family.positions >= 0 or c.text("position_embedding_type") == "nope":
         return 0
     if attention.mla or attention.local_window:
-        return attention.qk_rope_head_dim or c.int("qk_rope_head_dim", default=0, low=0)
+        return attention.qk_rope_head_dim or c.whole("qk_rope_head_dim", default=0, low=0)
     if c.has("rotary_dim"):
-        return c.int("rotary_dim", low=0)
+        return c.whole("rotary_dim", low=0)
     parameters = c.get("rope_parameters", "rope_scaling")
     factor = c.get("partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage")
     if factor is None and isinstance(parameters, Mapping):
@@ -380,4 +312,4 @@ def rope_rows(c: Config, longest: int) -> int:
 
 
 def flag(c: Config, trait: Trait) -> bool:
-    return c.bool(trait) if isinstance(trait, str) else trait
+    return c.switch(trait) if isinstance(trait, str) else trait

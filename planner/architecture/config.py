@@ -40,7 +40,7 @@ class Config:
         """Whether the file or the class gives one of `names`."""
         return self.get(*names) is not None
 
-    def int(self, *names: str, default: int | None = None, low: int = 1, high: int = MAX_INT) -> int:
+    def whole(self, *names: str, default: int | None = None, low: int = 1, high: int = MAX_INT) -> int:
         """A whole number in [low, high]; `InputError` naming the key when missing without a default, or out of range."""
         value = self.get(*names)
         if value is None:
@@ -49,11 +49,11 @@ class Config:
             return default
         return self._whole(names[0], value, low, high)
 
-    def optional_int(self, *names: str, low: int = 0, high: int = MAX_INT) -> int | None:
-        """Like `int`, but None when absent."""
-        return self.int(*names, low=low, high=high) if self.get(*names) is not None else None
+    def optional_whole(self, *names: str, low: int = 0, high: int = MAX_INT) -> int | None:
+        """Like `whole`, but None when absent."""
+        return self.whole(*names, low=low, high=high) if self.get(*names) is not None else None
 
-    def bool(self, *names: str, default: bool = False) -> bool:
+    def switch(self, *names: str, default: bool = False) -> bool:
         value = self.get(*names)
         if value is None:
             return default
@@ -69,7 +69,7 @@ class Config:
             raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be a number")
         return float(value)
 
-    def str(self, *names: str, default: str = "") -> str:
+    def text(self, *names: str, default: str = "") -> str:
         value = self.get(*names)
         if value is None:
             return default
@@ -77,31 +77,50 @@ class Config:
             raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be text")
         return value
 
-    def list(self, *names: str) -> list[Any] | None:
+    def items(self, *names: str) -> list[Any] | None:
         """A list, or None when absent; any other type is an `InputError`."""
         value = self.get(*names)
         if value is not None and not isinstance(value, (list, tuple)):
             raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be a list")
         return None if value is None else list(value)
 
-    def dict(self, *names: str) -> dict[str, Any] | None:
+    def part(self, *names: str) -> dict[str, Any] | None:
         value = self.get(*names)
         if value is not None and not isinstance(value, Mapping):
             raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be an object")
         return None if value is None else dict(value)
 
-    def int_list(self, *names: str, low: int = 0, high: int = MAX_INT) -> list[int] | None:
-        values = self.list(*names)
+    def wholes(self, *names: str, low: int = 0, high: int = MAX_INT) -> list[int] | None:
+        values = self.items(*names)
         return None if values is None else [self._whole(names[0], v, low, high) for v in values]
 
     def at(self, layer: int, *names: str, default: int | None = None, low: int = 1) -> int:
         """A whole number that may be given once or as a list with one entry per layer."""
         value = self.get(*names)
         if not isinstance(value, (list, tuple)):
-            return self.int(*names, default=default, low=low)
+            return self.whole(*names, default=default, low=low)
         if layer >= len(value):
             raise InputError(f"config key {self.where}{names[0]} has {len(value)} entries, layer {layer} needs one; give one per layer")
         return self._whole(names[0], value[layer], low, MAX_INT)
+
+    def layer(self, index: int) -> Config:
+        """The configuration of one layer: `per_layer_config` may override keys for single layers (keys like "05")."""
+        overrides = self.get("per_layer_config")
+        if not isinstance(overrides, Mapping) or not overrides:
+            return self
+        own = next((v for k, v in overrides.items() if str(k).isdigit() and int(k) == index), None)
+        if not isinstance(own, Mapping):
+            return self
+        view = Config({**self.raw, **own}, self.defaults, self.where)
+        view.read = self.read
+        return view
+
+    def side(self, *names: str, default: int | None = None) -> int:
+        """A length that may be given once or as [height, width] (the larger counts)."""
+        value = self.get(*names)
+        if isinstance(value, (list, tuple)) and value:
+            return max(self._whole(names[0], v, 1, MAX_INT) for v in value[:2])
+        return self.whole(*names, default=default)
 
     def unread(self) -> list[tuple[str, Any]]:
         """(key, value) that nothing asked for, in file order."""

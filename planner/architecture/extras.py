@@ -22,13 +22,13 @@ def _norm(name: str, n: int, params: int = 1) -> Tensor:
 
 def falcon(c: Config, hidden: int, d: Draft) -> None:
     """Falcon: `multi_query` means one KV head whatever `num_kv_heads` says, unless the new decoder is on; one norm when parallel."""
-    heads = c.int(*keys.HEADS)
-    new = c.bool("new_decoder_architecture")
-    kv = c.int("num_kv_heads", default=heads) if new else 1 if c.bool("multi_query", default=True) else heads
-    parallel = c.bool("parallel_attn", default=True)
+    heads = c.whole(*keys.HEADS)
+    new = c.switch("new_decoder_architecture")
+    kv = c.whole("num_kv_heads", default=heads) if new else 1 if c.switch("multi_query", default=True) else heads
+    parallel = c.switch("parallel_attn", default=True)
     if d.attention:
         d.attention = replace(d.attention, kv_heads=kv)
-    if parallel and (not new or c.int("num_ln_in_parallel_attn", default=2) == 1):
+    if parallel and (not new or c.whole("num_ln_in_parallel_attn", default=2) == 1):
         d.tensors.append(_norm("one_norm_less", -hidden, 2))
 
 
@@ -39,7 +39,11 @@ def falcon_h1(c: Config, hidden: int, d: Draft) -> None:
 
 def gemma3n(c: Config, hidden: int, d: Draft) -> None:
     """Gemma 3n: AltUp, LAuReL and a per-layer input embedding."""
-    inputs, rank, ple = c.int("altup_num_inputs", default=4), c.int("laurel_rank", default=64), c.int("hidden_size_per_layer_input", default=256)
+    inputs, rank, ple = (
+        c.whole("altup_num_inputs", default=4),
+        c.whole("laurel_rank", default=64),
+        c.whole("hidden_size_per_layer_input", default=256),
+    )
     c.get("vocab_size_per_layer_input")
     d.tensors += [
         Tensor("altup.router", inputs, hidden, "mlp"),
@@ -53,24 +57,24 @@ def gemma3n(c: Config, hidden: int, d: Draft) -> None:
 
 
 def gemma3n_outer(c: Config, hidden: int) -> list[Tensor]:
-    inputs = c.int("altup_num_inputs", default=4)
-    return _per_layer_embedding(c, hidden) + [Tensor("altup_projections", 2 * (inputs - 1) * hidden, hidden, "mlp")]
+    inputs = c.whole("altup_num_inputs", default=4)
+    return [*_per_layer_embedding(c, hidden), Tensor("altup_projections", 2 * (inputs - 1) * hidden, hidden, "mlp")]
 
 
 def gemma4(c: Config, hidden: int, d: Draft) -> None:
     """Gemma 4: full layers have their own head width and KV heads; experts beside a dense MLP; per-layer embeddings."""
     a = d.attention
     if a is not None and a.window is None:
-        width = c.int("global_head_dim", default=a.head_dim)
-        kv = c.int("num_global_key_value_heads", default=a.kv_heads) if c.get("attention_k_eq_v") else a.kv_heads
+        width = c.whole("global_head_dim", default=a.head_dim)
+        kv = c.whole("num_global_key_value_heads", default=a.kv_heads) if c.get("attention_k_eq_v") else a.kv_heads
         d.attention = replace(a, head_dim=width, v_head_dim=width, kv_heads=kv)
     c.get("num_global_key_value_heads", "vocab_size_per_layer_input", "enable_moe_block", "use_double_wide_mlp")
     if d.mlp and d.mlp.experts:
-        d.mlp = replace(d.mlp, shared_intermediate=c.int(*keys.FFN))
+        d.mlp = replace(d.mlp, shared_intermediate=c.whole(*keys.FFN))
         d.tensors += [_norm("moe_norms_and_router_scale", hidden, 4), _norm("per_expert_scale", d.mlp.experts)]
-    elif d.mlp and a is not None and not a.stores_kv and c.bool("use_double_wide_mlp"):
+    elif d.mlp and a is not None and not a.stores_kv and c.switch("use_double_wide_mlp"):
         d.mlp = replace(d.mlp, intermediate=2 * d.mlp.intermediate)
-    ple = c.int("hidden_size_per_layer_input", default=0, low=0)
+    ple = c.whole("hidden_size_per_layer_input", default=0, low=0)
     if ple:
         d.tensors += [
             Tensor("per_layer_input_gate", ple, hidden, "mlp"),
@@ -80,14 +84,14 @@ def gemma4(c: Config, hidden: int, d: Draft) -> None:
 
 
 def gemma4_outer(c: Config, hidden: int) -> list[Tensor]:
-    return _per_layer_embedding(c, hidden) if c.int("hidden_size_per_layer_input", default=0, low=0) else []
+    return _per_layer_embedding(c, hidden) if c.whole("hidden_size_per_layer_input", default=0, low=0) else []
 
 
 def _per_layer_embedding(c: Config, hidden: int) -> list[Tensor]:
     """One small embedding per layer and token (PLE): parameters, hardly any work."""
-    ple, layers = c.int("hidden_size_per_layer_input", default=256), c.int(*keys.LAYERS)
+    ple, layers = c.whole("hidden_size_per_layer_input", default=256), c.whole(*keys.LAYERS)
     return [
-        Tensor("embed_tokens_per_layer", c.int("vocab_size_per_layer_input", *keys.VOCAB), ple * layers, "embedding", "n", linear=False),
+        Tensor("embed_tokens_per_layer", c.whole("vocab_size_per_layer_input", *keys.VOCAB), ple * layers, "embedding", "n", linear=False),
         Tensor("per_layer_model_projection", ple * layers, hidden, "mlp"),
         _norm("per_layer_projection_norm", ple),
     ]
@@ -95,22 +99,24 @@ def _per_layer_embedding(c: Config, hidden: int) -> list[Tensor]:
 
 def deepseek_v4(c: Config, hidden: int, d: Draft) -> None:
     """DeepSeek V4: one shared key-value head, a short window, and older tokens compressed by a ratio per layer; hyper-connections."""
-    heads, width, rank = c.int(*keys.HEADS), c.int("head_dim"), c.int("q_lora_rank")
-    groups, out_rank, mult = c.int("o_groups"), c.int("o_lora_rank"), c.int("hc_mult", default=4)
-    ratios = c.int_list("compress_ratios")
+    heads, width, rank = c.whole(*keys.HEADS), c.whole("head_dim"), c.whole("q_lora_rank")
+    groups, out_rank, mult = c.whole("o_groups"), c.whole("o_lora_rank"), c.whole("hc_mult", default=4)
+    ratios, types, rates = c.wholes("compress_ratios"), c.items("layer_types"), c.part("compress_rates") or {}
     ratio = ratios[d.index] if ratios and d.index < len(ratios) else 0
-    index_heads, index_dim = c.int("index_n_heads", default=64), c.int("index_head_dim", default=128)
+    if types and d.index < len(types) and not ratios:
+        ratio = Config(rates).whole(str(types[d.index]), default=0, low=0)
+    index_heads, index_dim = c.whole("index_n_heads", default=64), c.whole("index_head_dim", default=128)
     sparse = 0 < ratio <= 16  # the lightly compressed layers choose entries with an indexer, the heavily compressed read all
-    window = c.int("sliding_window", default=128)
+    window = c.whole("sliding_window", default=128)
     d.attention = Attention(
         heads,
         1,
         width,
         width,
-        qk_rope_head_dim=c.int("qk_rope_head_dim", default=64),
+        qk_rope_head_dim=c.whole("qk_rope_head_dim", default=64),
         indexer_heads=index_heads if sparse else 0,
         indexer_head_dim=index_dim if sparse else 0,
-        indexer_topk=c.int("index_topk", default=512) if sparse else 0,
+        indexer_topk=c.whole("index_topk", default=512) if sparse else 0,
         compression=ratio,
         local_window=window,
     )
@@ -144,19 +150,80 @@ def deepseek_v4(c: Config, hidden: int, d: Draft) -> None:
 
 
 def deepseek_v4_outer(c: Config, hidden: int) -> list[Tensor]:
-    mult = c.int("hc_mult", default=4)
+    mult = c.whole("hc_mult", default=4)
     return [_norm("hc_head", mult * mult * hidden + mult + 1)]
 
 
 def longcat(c: Config, hidden: int, d: Draft) -> None:
-    """LongCat: every layer attends twice and runs two dense MLPs beside its experts; some router slots are no-ops."""
-    c.get("zero_expert_num", "zero_expert_type", "mla_scale_q_lora", "mla_scale_kv_lora")
+    """LongCat: a published layer is two of ours, each with attention and a dense MLP; the first also routes to experts.
+
+    Some router slots (`zero_expert_num`) are no-ops: they widen the router and lower the experts a token visits.
+    """
+    dense = c.whole(*keys.FFN)
+    idle = c.whole("zero_expert_num", default=0, low=0)
+    c.get("zero_expert_type", "mla_scale_q_lora", "mla_scale_kv_lora")
+    if d.index % 2 or not d.mlp:
+        d.mlp = Mlp(dense)
+        return
+    d.mlp = replace(d.mlp, shared_intermediate=dense)
+    d.tensors.append(Tensor("mlp.gate.idle", idle, hidden + 1, "router", linear=False))
+
+
+def lfm2(c: Config, hidden: int, d: Draft) -> None:
+    """LFM2 shrinks its MLP to two thirds, rounded up, where the file says so."""
+    c.get(
+        "conv_L_cache",
+        "conv_dim",
+        "block_dim",
+        "block_mlp_init_scale",
+        "block_norm_eps",
+        "block_out_init_scale",
+        "block_use_swiglu",
+        "block_use_xavier_init",
+    )
+    if d.mlp and not d.mlp.experts and c.switch("block_auto_adjust_ff_dim", default=True):
+        step = c.whole("block_multiple_of", default=256)
+        width = int(c.number("block_ffn_dim_multiplier", default=1.0) * int(2 * d.mlp.intermediate / 3))
+        d.mlp = replace(d.mlp, intermediate=math.ceil(width / step) * step)
+
+
+def mllama(c: Config, hidden: int, d: Draft) -> None:
+    """Llama 3.2 Vision: some layers attend to the image instead of the text and keep no cache of tokens."""
+    if d.index not in (c.wholes("cross_attention_layers") or ()) or d.attention is None:
+        return
+    d.tensors += [
+        replace(t, name=t.name.replace(mixers.P, "cross_attn"), role="mlp") for t in mixers.grouped(hidden, d.attention, qk_norm="head")
+    ]
+    d.tensors.append(_norm("cross_attn_gates", 2))
+    d.attention, d.kind = None, "none"
+
+
+def mllama_outer(c: Config, hidden: int) -> list[Tensor]:
+    return [Tensor("embed_tokens.image", 8, hidden, "embedding", linear=False)]
+
+
+def hyper_connections(c: Config, hidden: int, d: Draft) -> None:
+    """Several residual streams with learned mixing, twice a layer (GLM-5-Next)."""
+    mult = c.whole("hc_mult", default=4)
+    c.get("index_kpool", "index_kpool_always_select_tail", "linear_lower_bound")
+    d.tensors.append(_norm("hyper_connections", 2 * ((2 + mult) * mult * (mult * hidden + 1) + 3)))
+    if d.attention and d.attention.indexer_heads:
+        pool, width = c.whole("index_kpool", default=1), d.attention.indexer_head_dim
+        d.tensors.append(Tensor("indexer.pool", width, hidden + pool, "mlp", linear=False))
+
+
+def hyper_light(c: Config, hidden: int, d: Draft) -> None:
+    """The same with two mixing vectors instead of a matrix (Hunyuan V4)."""
+    mult = c.whole("hc_mult", default=4)
+    c.get("hc_magnitude")
+    d.tensors.append(_norm("hyper_connections", 2 * (2 * mult * (mult * hidden + 1) + 2)))
 
 
 def minimax_m3(c: Config, hidden: int, d: Draft) -> None:
     """MiniMax M3: an indexer chooses blocks in most layers; its keys are not part of the published cache figures."""
-    frequency = c.list("sparse_attention_freq")
-    heads, width = c.int("sparse_num_index_heads", default=4), c.int("sparse_index_dim", default=128)
+    c.get("index_n_heads", "index_head_dim", "index_block_size", "index_topk_blocks", "merged_hidden_size")
+    frequency = c.items("sparse_attention_freq")
+    heads, width = c.whole("sparse_num_index_heads", default=4), c.whole("sparse_index_dim", default=128)
     if frequency and d.index < len(frequency) and frequency[d.index]:
         p = mixers.P
         d.tensors += [
@@ -172,25 +239,28 @@ def nemotron_h(c: Config, hidden: int, d: Draft) -> None:
 
 def nemotron_nas(c: Config, hidden: int, d: Draft) -> None:
     """Nemotron from architecture search: each layer has its own KV grouping and MLP width, or neither (`block_configs`)."""
-    blocks = c.list("block_configs") or []
+    blocks = c.items("block_configs") or []
     if d.index >= len(blocks) or not isinstance(blocks[d.index], Mapping):
         raise InputError(f"config key block_configs has no entry for layer {d.index}; it needs one per layer")
     block = blocks[d.index]
-    attention, ffn = Config(block.get("attention") or {}, where="block_configs.attention."), Config(block.get("ffn") or {}, where="block_configs.ffn.")
-    heads = c.int(*keys.HEADS)
-    if attention.bool("no_op") or attention.bool("replace_with_linear"):
+    attention, ffn = (
+        Config(block.get("attention") or {}, where="block_configs.attention."),
+        Config(block.get("ffn") or {}, where="block_configs.ffn."),
+    )
+    heads = c.whole(*keys.HEADS)
+    if attention.switch("no_op") or attention.switch("replace_with_linear"):
         d.attention, d.kind = None, "none"
-        if attention.bool("replace_with_linear"):
+        if attention.switch("replace_with_linear"):
             d.tensors.append(Tensor("self_attn.linear_attn", hidden, hidden, "mlp"))
     elif d.attention:
-        d.attention = replace(d.attention, kv_heads=max(1, heads // attention.int("n_heads_in_group", default=1)))
-    if ffn.bool("no_op"):
+        d.attention = replace(d.attention, kv_heads=max(1, heads // attention.whole("n_heads_in_group", default=1)))
+    if ffn.switch("no_op"):
         d.mlp = None
-    elif ffn.bool("replace_with_linear"):
+    elif ffn.switch("replace_with_linear"):
         d.mlp = None
         d.tensors.append(Tensor("mlp.linear_mlp", hidden, hidden, "mlp"))
     elif ffn.has("intermediate_size"):
-        d.mlp = Mlp(ffn.int("intermediate_size"))
+        d.mlp = Mlp(ffn.whole("intermediate_size"))
     else:
         width = int(2 * ffn.number("ffn_mult", default=4.0) * hidden / 3)
         d.mlp = Mlp(math.ceil(width / 256) * 256)
@@ -201,9 +271,6 @@ def nemotron_nas(c: Config, hidden: int, d: Draft) -> None:
 
 def recurrent_gemma(c: Config, hidden: int, d: Draft) -> None:
     """RecurrentGemma: two recurrent layers, then one with a window; the MLP's width counts both halves."""
-    types = c.list("block_types", "_block_types") or ["recurrent", "recurrent", "attention"]
-    if types[d.index % len(types)] == "recurrent":
-        d.attention = None
     if d.mlp:
         d.mlp = replace(d.mlp, intermediate=d.mlp.intermediate // 2)
 
@@ -225,8 +292,12 @@ LAYER: dict[str, Callable[[Config, int, Draft], None]] = {
     "falcon_h1": falcon_h1,
     "gemma3n": gemma3n,
     "gemma4": gemma4,
+    "hyper_connections": hyper_connections,
+    "hyper_light": hyper_light,
+    "lfm2": lfm2,
     "longcat": longcat,
     "minimax_m3": minimax_m3,
+    "mllama": mllama,
     "nemotron_h": nemotron_h,
     "nemotron_nas": nemotron_nas,
     "recurrent_gemma": recurrent_gemma,
@@ -236,4 +307,8 @@ OUTER: dict[str, Callable[[Config, int], list[Tensor]]] = {
     "embedding_norm": embedding_norm,
     "gemma3n": gemma3n_outer,
     "gemma4": gemma4_outer,
+    "hyper_light": deepseek_v4_outer,
+    "mllama": mllama_outer,
 }
+SUBLAYERS = {"longcat": 2}
+"""Layers of ours that one published layer holds."""

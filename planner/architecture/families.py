@@ -44,7 +44,8 @@ class Family:
     experts_beside: bool = False
     """Routed experts run beside a dense MLP of the layer instead of in its place (Gemma 4)."""
     windows: str = ""
-    """Windowed layers when no list says so: "all", "even", "pattern" (every n-th is full), "from_max_window_layers", "none" (the code ignores the key)."""
+    """Windowed layers when no list says so: "all", "even", "pattern" (every n-th is full), "from_max_window_layers", "none"
+    (the code ignores the key)."""
     recurrent: str = ""
     """Kind of the layers that the configuration calls linear, mamba or conv."""
     single: bool = False
@@ -71,13 +72,15 @@ GEMMA = Family(norms=4)
 COHERE = Family(norms=1, qk_norm="heads", qk_norm_if="use_qk_norm")
 GRANITE = Family(recurrent="mamba2")
 
+KPOOL = "the index of GLM-5-Next pools 16 tokens into one key; its cache is counted unpooled, an upper bound"
 M3_INDEX = "the keys of MiniMax M3's block index are not in the cache figures: no published figure has them"
 
 FAMILIES: dict[str, Family] = {
     "afmoe": Family(qk_norm="head", norms=4, gate="full", correction_bias=True, windows="pattern"),
     "apertus": Family(qk_norm="head", gated=False),
     "arcee": Family(gated=False),
-    "aria_text": LLAMA,
+    "apertus1p5": Family(qk_norm="head", gated=False),
+    "aria": LLAMA,
     "axk1": Family(correction_bias=True, norms=3),
     "baichuan": LLAMA,
     "bailing_hybrid": Family(correction_bias=True, recurrent="kda", gate="head", qkv_bias="use_qkv_bias", o_bias=False),
@@ -99,9 +102,10 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v4": Family(
         correction_bias=True,
         sinks=True,
-        doubt="DeepSeek V4's cache is compressed by a ratio per layer; its bytes per token follow the ratios and no engine report confirms them",
+        doubt="DeepSeek V4 compresses its cache by a ratio per layer; bytes per token follow the ratios, no engine report confirms them",
         extra="deepseek_v4",
     ),
+    "diffllama": LLAMA,
     "dots1": Family(qk_norm="head", correction_bias=True, windows="from_max_window_layers"),
     "dots3_note": Family(correction_bias=True, gate="head"),
     "ernie4_5": Family(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias"),
@@ -127,7 +131,7 @@ FAMILIES: dict[str, Family] = {
     "gpt2": replace(GPT, positions=0),
     "gpt_bigcode": replace(GPT, positions=0),
     "gpt_neo": replace(GPT, qkv_bias=False, positions=0),
-    "gpt_neox": GPT,
+    "gpt_neox": replace(GPT, qkv_bias="attention_bias", o_bias="attention_bias"),
     "gpt_oss": Family(sinks=True, router_bias=True, expert_bias=True, windows="even"),
     "gptj": replace(GPT, qkv_bias=False, o_bias=False, norms=1, head_bias=True),
     "granite": LLAMA,
@@ -136,10 +140,12 @@ FAMILIES: dict[str, Family] = {
     "granitemoe_swa": Family(sinks=True, windows="pattern"),
     "granitemoehybrid": GRANITE,
     "granitemoeshared": LLAMA,
+    "glm5_next": Family(correction_bias=True, recurrent="kda", doubt=KPOOL, extra="hyper_connections"),
     "grok-1": Family(norms=4),
     "helium": LLAMA,
     "hunyuan_v1_dense": Family(qk_norm="head", qk_norm_if="use_qk_norm"),
     "hunyuan_v1_moe": Family(qk_norm="head", qk_norm_if="use_qk_norm"),
+    "hy_v4": Family(correction_bias=True, sinks=True, gate="full", extra="hyper_light"),
     "hy_v3": Family(qk_norm="head", correction_bias=True),
     "hyperclovax": LLAMA,
     "internlm2": Family(qkv_bias="bias", o_bias="bias"),
@@ -150,12 +156,13 @@ FAMILIES: dict[str, Family] = {
     "kimi_linear": Family(correction_bias=True, recurrent="kda"),
     "kolibri1": Family(qk_norm="head", correction_bias=True, windows="pattern"),
     "laguna": Family(qk_norm="head", gate="head", correction_bias=True, windows="pattern"),
-    "lfm2": Family(qk_norm="head", recurrent="short_conv", mlp_bias=False),
+    "lara_mini": LLAMA,
+    "lfm2": Family(qk_norm="head", recurrent="short_conv", mlp_bias=False, extra="lfm2"),
     "lfm2_moe": Family(qk_norm="head", recurrent="short_conv", correction_bias=True),
     "lfm3": Family(qk_norm="head", norms=4, recurrent="short_conv", gate="head"),
     "llama": LLAMA,
     "llama4": Family(shared_experts=1, qk_norm_if="use_qk_norm"),
-    "longcat_flash": Family(extra="longcat"),
+    "longcat_flash": Family(correction_bias=True, extra="longcat"),
     "mamba": Family(norms=1, recurrent="mamba1", single=True),
     "mamba2": Family(norms=1, recurrent="mamba2", single=True),
     "mellum": Family(qk_norm="head", windows="pattern"),
@@ -171,8 +178,10 @@ FAMILIES: dict[str, Family] = {
     "mistral": Family(windows="all"),
     "mistral4": LLAMA,
     "mixtral": Family(windows="all"),
-    "mllama": LLAMA,
+    "mllama": Family(extra="mllama"),
     "mpt": Family(qkv_bias=False, o_bias=False, mlp_bias=False, gated=False, ffn_ratio=4),
+    "muse_glimmer": Family(gate="full", norms=4),
+    "muse_spark": Family(gate="full", norms=4, correction_bias=True),
     "nanochat": Family(norms=0, gated=False),
     "nemotron": Family(gated=False, norm_params=2),
     "nemotron-nas": Family(extra="nemotron_nas"),
@@ -195,7 +204,9 @@ FAMILIES: dict[str, Family] = {
     "qwen3_next": replace(QWEN3, gate="double", shared_gate=True, recurrent="gated_deltanet"),
     "qwen3_5": replace(QWEN3, gate="double", recurrent="gated_deltanet"),
     "qwen3_5_moe": replace(QWEN3, gate="double", shared_gate=True, recurrent="gated_deltanet"),
-    "recurrent_gemma": Family(qkv_bias="attention_bias", o_bias=True, mlp_bias=True, recurrent="rg_lru", windows="all", extra="recurrent_gemma"),
+    "recurrent_gemma": Family(
+        qkv_bias="attention_bias", o_bias=True, mlp_bias=True, recurrent="rg_lru", windows="all", extra="recurrent_gemma"
+    ),
     "sarvam_mla": DEEPSEEK,
     "sarvam_moe": GLM_MOE,
     "seed_oss": Family(o_bias="attention_out_bias"),
@@ -212,6 +223,9 @@ FAMILIES: dict[str, Family] = {
 
 SAME_AS = {
     "chatglm": "glm",
+    "hy_v4_vl": "hy_v4",
+    "mllama_text_model": "mllama",
+    "qwen2_5_omni": "qwen2",
     "deepseek_ref": "deepseek_v4",
     "gemma4_unified": "gemma4",
     "glm46v": "glm4",

@@ -43,7 +43,11 @@ def grouped(
 
 
 def _qk_norms(a: Attention, kind: str, norm_params: int) -> list[Tensor]:
-    widths = {"head": (a.head_dim, a.head_dim), "heads": (a.heads * a.head_dim, a.kv_heads * a.head_dim), "full": (a.heads * a.head_dim, a.kv_heads * a.head_dim)}
+    widths = {
+        "head": (a.head_dim, a.head_dim),
+        "heads": (a.heads * a.head_dim, a.kv_heads * a.head_dim),
+        "full": (a.heads * a.head_dim, a.kv_heads * a.head_dim),
+    }
     if kind not in widths:
         return []
     q, k = widths[kind]
@@ -59,7 +63,11 @@ def latent(hidden: int, a: Attention, q_lora_rank: int, qk_nope_head_dim: int, *
     q_out, cached = a.heads * a.head_dim, a.kv_lora_rank + a.qk_rope_head_dim
     tensors: list[Tensor] = []
     if q_lora_rank:
-        tensors += [Tensor(f"{P}.q_a_proj", q_lora_rank, hidden, "attention"), _norm("q_a_layernorm", q_lora_rank), _linear("q_b_proj", q_out, q_lora_rank)]
+        tensors += [
+            Tensor(f"{P}.q_a_proj", q_lora_rank, hidden, "attention"),
+            _norm("q_a_layernorm", q_lora_rank),
+            _linear("q_b_proj", q_out, q_lora_rank),
+        ]
     else:
         tensors.append(_linear("q_proj", q_out, hidden))
     tensors += [

@@ -26,11 +26,14 @@ PATTERN_KEYS = ("sliding_window_pattern", "_sliding_window_pattern", "global_att
 
 def mixers(c: Config, family: Family, layers: int, notes: list[str]) -> list[str]:
     """One of full, window, chunk, recurrent, both, mlp, moe per layer; `mlp` and `moe` only where a layer is one of them."""
-    listed = c.list(*LIST_KEYS)
+    listed = c.items(*LIST_KEYS)
+    repeated = c.items("block_types", "_block_types")
+    if repeated and isinstance(repeated[0], str) and len(repeated) < layers:
+        listed = [repeated[i % len(repeated)] for i in range(layers)]
     if listed and isinstance(listed[0], str):
-        c.get("full_attention_interval", "attn_type_list", "hybrid_layer_pattern", *PATTERN_KEYS)
+        c.get("full_attention_interval", "attn_type_list", "hybrid_layer_pattern", "layer_group_size", "full_attn_idxs", *PATTERN_KEYS)
         return _from_words(c, listed, layers, notes)
-    letters = c.str("hybrid_override_pattern")
+    letters = c.text("hybrid_override_pattern")
     if letters:
         return _from_letters(letters, layers)
     found = _recurrent(c, family, layers)
@@ -43,7 +46,7 @@ def _from_words(c: Config, listed: list[Any], layers: int, notes: list[str]) -> 
         raise InputError(f"config key {c.where}layer_types has {len(listed)} entries for {layers} layers; it needs one per layer")
     kinds, strange = [], set()
     for word in listed[:layers]:
-        kind = next((k for pattern, k in WORDS if re.search(pattern, str(word), re.I)), None)
+        kind = next((k for pattern, k in WORDS if re.search(pattern, str(word), re.IGNORECASE)), None)
         if kind is None:
             strange.add(str(word)[:40])
         kinds.append(kind or "full")
@@ -63,49 +66,47 @@ def _from_letters(letters: str, layers: int) -> list[str]:
 def _recurrent(c: Config, family: Family, layers: int) -> list[str]:
     """Recurrent against attention layers where no list names them."""
     every = range(layers)
-    kinds = c.list("attn_type_list", "linear_attn_layers")
+    kinds = c.items("attn_type_list", "linear_attn_layers")
     if kinds is not None and len(kinds) >= layers:
         return ["full" if kinds[i] else "recurrent" for i in every]
-    kda, full = c.int_list("kda_layers", high=layers), c.int_list("full_attn_layers", "attn_layer_indices", "attention_layers_idx", high=layers)
+    kda, full = c.wholes("kda_layers", high=layers), c.wholes("full_attn_layers", "attn_layer_indices", "attention_layers_idx", high=layers)
     if kda is not None:
         return ["recurrent" if i + 1 in kda else "full" for i in every]
     if full is not None and family.recurrent:
         return ["full" if i in full else "recurrent" for i in every]
-    full = c.int_list("full_attn_idxs", high=layers)
+    full = c.wholes("full_attn_idxs", high=layers)
     if full is not None and family.recurrent:
         return ["full" if i in full else "recurrent" for i in every]
     if c.has("full_attention_interval") and family.recurrent:
-        n = c.int("full_attention_interval")
+        n = c.whole("full_attention_interval")
         return ["full" if (i + 1) % n == 0 else "recurrent" for i in every]
     if c.has("layer_group_size") and family.recurrent:
-        n = c.int("layer_group_size")
+        n = c.whole("layer_group_size")
         whole = layers // n * n
         return ["full" if (i + 1) % n == 0 or i >= whole else "recurrent" for i in every]
     if c.has("attn_layer_period"):
-        n, at = c.int("attn_layer_period"), c.int("attn_layer_offset", default=0, low=0)
+        n, at = c.whole("attn_layer_period"), c.whole("attn_layer_offset", default=0, low=0)
         return ["full" if i % n == at else "recurrent" for i in every]
-    if c.has("block_types") and family.recurrent:
-        return ["full"] * layers
-    if family.single or (family.recurrent and family.recurrent.startswith("mamba") and not c.has(*keys.HEADS)):
-        return ["recurrent"] * layers
-    if family.recurrent == "mamba2" and family.extra == "falcon_h1":
+    if family.extra == "falcon_h1":
         return ["both"] * layers
+    if family.recurrent.startswith("mamba"):
+        return ["recurrent"] * layers
     return ["full"] * layers
 
 
 def _windowed(c: Config, family: Family, layers: int, notes: list[str]) -> list[str]:
     """Windowed against full layers where no list names them."""
     every = range(layers)
-    pattern = c.list("hybrid_layer_pattern")
+    pattern = c.items("hybrid_layer_pattern")
     if pattern is not None and len(pattern) >= layers:
         return ["window" if pattern[i] else "full" for i in every]
     if c.has("attention_chunk_size"):
-        no_rope = c.list("no_rope_layers")
+        no_rope = c.items("no_rope_layers")
         if no_rope and len(no_rope) >= layers:
             return ["chunk" if no_rope[i] else "full" for i in every]
-        n = c.int("no_rope_layer_interval", default=4)
+        n = c.whole("no_rope_layer_interval", default=4)
         return ["full" if (i + 1) % n == 0 else "chunk" for i in every]
-    window = c.optional_int("sliding_window", "sliding_window_size")
+    window = c.optional_whole(*keys.WINDOW)
     if not window or c.get("use_sliding_window") is False or family.windows == "none" or family.extra == "deepseek_v4":
         c.get(*PATTERN_KEYS)
         return ["full"] * layers
@@ -114,13 +115,13 @@ def _windowed(c: Config, family: Family, layers: int, notes: list[str]) -> list[
     if family.windows == "even":
         return ["window" if i % 2 == 0 else "full" for i in every]
     if family.windows == "from_max_window_layers":
-        first = c.int("max_window_layers", default=layers, low=0) if c.get("use_sliding_window") else layers
+        first = c.whole("max_window_layers", default=layers, low=0) if c.get("use_sliding_window") else layers
         return ["window" if i >= first else "full" for i in every]
     text = c.get(*PATTERN_KEYS)
     if isinstance(text, str) and text:
         return ["window" if text[i % len(text)] in "Ll" else "full" for i in every]
     if text is not None or family.windows == "pattern":
-        n = c.int(*PATTERN_KEYS, default=4)
+        n = c.whole(*PATTERN_KEYS, default=4)
         return ["full" if (i + 1) % n == 0 else "window" for i in every]
     notes.append(f"sliding_window {window} is set but nothing says which layers have it; all are counted as full attention, an upper bound")
     return ["full"] * layers
@@ -132,9 +133,9 @@ def expert_layers(c: Config, layers: int) -> list[bool]:
     experts = c.get(*keys.EXPERTS)
     if not experts or experts == 1 or c.get("enable_moe_block") is False:
         return [False] * layers
-    types = c.list("mlp_layer_types")
+    types = c.items("mlp_layer_types")
     if types is not None and len(types) >= layers:
-        return [str(types[i]) in ("sparse", "moe") for i in every]
+        return ["sparse" in str(types[i]) or "moe" in str(types[i]) for i in every]
     frequency = c.get("moe_layer_freq")
     if isinstance(frequency, (list, tuple)):
         return [c.at(i, "moe_layer_freq", low=0) > 0 for i in every]
@@ -143,18 +144,18 @@ def expert_layers(c: Config, layers: int) -> list[bool]:
         listed = [int(x) for x in re.findall(r"\d+", listed)[:layers]]
     if isinstance(listed, (list, tuple)) and listed:
         return [i in listed for i in every]
-    first = c.int("first_k_dense_replace", "num_dense_layers", "n_dense_layers", "moe_layer_num_skipped", default=0, low=0)
-    dense = c.int_list("mlp_only_layers") or []
+    first = c.whole("first_k_dense_replace", "num_dense_layers", "n_dense_layers", "moe_layer_num_skipped", default=0, low=0)
+    dense: list[int] = c.wholes("mlp_only_layers") or []
     if c.has("expert_layer_period"):
-        n, at = c.int("expert_layer_period"), c.int("expert_layer_offset", default=0, low=0)
+        n, at = c.whole("expert_layer_period"), c.whole("expert_layer_offset", default=0, low=0)
         return [i % n == at for i in every]
     if c.has("interleave_moe_layer_step"):
-        n = c.int("interleave_moe_layer_step", low=0)
+        n = c.whole("interleave_moe_layer_step", low=0)
         return [n > 0 and (i + 1) % n == 0 for i in every]
     if c.has("moe_layer_interval") or c.has("moe_layer_start_index"):
-        n, start = c.int("moe_layer_interval", default=1), c.int("moe_layer_start_index", default=0, low=0)
-        end = c.int("moe_layer_end_index", default=-1, low=-1)
+        n, start = c.whole("moe_layer_interval", default=1), c.whole("moe_layer_start_index", default=0, low=0)
+        end = c.whole("moe_layer_end_index", default=-1, low=-1)
         return [(i + 1) % n == 0 and start <= i <= (layers - 1 if end < 0 else end) for i in every]
-    n = c.int("moe_layer_freq", default=1)
-    step = c.int("decoder_sparse_step", default=1)
+    n = c.whole("moe_layer_freq", default=1)
+    step = c.whole("decoder_sparse_step", default=1)
     return [i >= first and i not in dense and (i + 1) % step == 0 and i % n == 0 for i in every]

@@ -15,7 +15,17 @@ from typing import Any
 from planner.architecture import keys
 from planner.architecture.model import Quantization, Tensor
 
-SIZES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "mxfp8": 1 + 1 / 32, "mxfp4": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16, "int4": 0.5 + 2.5 / 128}
+SIZES = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "mxfp8": 1 + 1 / 32,
+    "mxfp4": 0.5 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,
+    "int4": 0.5 + 2.5 / 128,
+}
 """Bytes of one element with its scales: one byte per 32 (mx), per 16 (nvfp4), 16-bit scale and 4-bit zero per 128 (int4)."""
 ALGORITHMS = (
     (r"mxfp8", "mxfp8"),
@@ -34,7 +44,7 @@ SYNONYMS = (
     (r"\brouter\b", "mlp.gate"),
     (r"\bexperts\.(\d+|\*)\.?.*$", "experts"),
 )
-ELSEWHERE = re.compile(r"^mtp|vision|visual|audio|projector", re.I)
+ELSEWHERE = re.compile(r"^mtp|vision|visual|audio|projector", re.IGNORECASE)
 """Patterns about layers that are not decoder layers; those stay 16-bit anyway."""
 PLAIN_ROLES = ("embedding", "norm", "router", "tower")
 
@@ -86,7 +96,9 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
     if listed:
         weights = _commonest(listed)
         size = SIZES[weights]
-    ignored = () if base else _texts(found, "ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules")
+    ignored = (
+        () if base else _texts(found, "ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules")
+    )
     rules = tuple(dict.fromkeys([*(_rule(p, s) for p, s in listed), *(_rule(p, "") for p in ignored)]))
     block = found.get("weight_block_size")
     summary = Quantization(
@@ -131,7 +143,7 @@ def _weights(found: Mapping[str, Any], method: str) -> tuple[str | None, float]:
 
 
 def _algorithm(text: str) -> str:
-    return next((name for pattern, name in ALGORITHMS if re.search(pattern, text, re.I)), "")
+    return next((name for pattern, name in ALGORITHMS if re.search(pattern, text, re.IGNORECASE)), "")
 
 
 def _numeric(weights: Any) -> tuple[str | None, float]:

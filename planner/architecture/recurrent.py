@@ -6,13 +6,22 @@ from planner.architecture import keys
 from planner.architecture.config import Config
 from planner.architecture.families import Family
 from planner.architecture.model import Recurrent, Tensor
+from planner.problems import InputError
 
 STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def of(c: Config, family: Family, hidden: int) -> tuple[Recurrent, list[Tensor]]:
-    """State and tensors of one recurrent layer of this family."""
-    return KINDS[family.recurrent or "mamba2"](c, hidden)
+    """State and tensors of one recurrent layer of this family; of an unknown family, of the kind its keys speak of.
+
+    Raises InputError when no key of a recurrent layer known here is present.
+    """
+    kind = family.recurrent or next((k for key, k in SIGNS if c.has(key)), "")
+    if not kind:
+        raise InputError(
+            "the configuration has recurrent layers, but none of the keys known here that size them (linear_*, mamba_*, kda_*); it is not understood"
+        )
+    return KINDS[kind](c, hidden)
 
 
 def _linear(name: str, n: int, k: int, split: str = "n") -> Tensor:
@@ -24,23 +33,23 @@ def _small(name: str, n: int, k: int = 1, split: str = "n") -> Tensor:
 
 
 def _state_bytes(c: Config) -> int:
-    return STATE_BYTES.get(c.str("mamba_ssm_dtype", "mamba_ssm_cache_dtype", default="float32"), 4)
+    return STATE_BYTES.get(c.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype", default="float32"), 4)
 
 
 def mamba1(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     """Selective scan of Mamba 1 (Jamba, Falcon-Mamba)."""
-    n, kernel = c.int("mamba_d_state", "state_size", default=16), c.int("mamba_d_conv", "conv_kernel", default=4)
-    inner = c.optional_int("intermediate_size") if c.has("state_size") else None
-    inner = inner or hidden * c.int("mamba_expand", "expand", default=2)
+    n, kernel = c.whole("mamba_d_state", "state_size", default=16), c.whole("mamba_d_conv", "conv_kernel", default=4)
+    inner = c.optional_whole("intermediate_size") if c.has("state_size") else None
+    inner = inner or hidden * c.whole("mamba_expand", "expand", default=2)
     rank = c.get("mamba_dt_rank", "time_step_rank")
-    rank = -(-hidden // 16) if rank in (None, "auto") else c.int("mamba_dt_rank", "time_step_rank")
-    bias = c.bool("mamba_proj_bias", "use_bias")
+    rank = -(-hidden // 16) if rank in (None, "auto") else c.whole("mamba_dt_rank", "time_step_rank")
+    bias = c.switch("mamba_proj_bias", "use_bias")
     tensors = [
         _linear("in_proj", 2 * inner, hidden),
         _linear("x_proj", rank + 2 * n, inner, "k"),
         _linear("dt_proj", inner, rank),
         _linear("out_proj", hidden, inner, "k"),
-        _small("conv1d", inner, kernel + c.bool("mamba_conv_bias", "use_conv_bias", default=True)),
+        _small("conv1d", inner, kernel + c.switch("mamba_conv_bias", "use_conv_bias", default=True)),
         _small("A_log", inner, n),
         _small("D", inner, 2),  # and the bias of dt_proj
     ]
@@ -54,26 +63,32 @@ def mamba1(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
 
 def mamba2(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     """State space duality of Mamba 2 (Granite 4, Nemotron-H, Bamba, Falcon-H1)."""
-    n, kernel = c.int("mamba_d_state", "ssm_state_size", "state_size"), c.int("mamba_d_conv", "conv_kernel", default=4)
-    inner = c.optional_int("mamba_d_ssm") or hidden * c.int("mamba_expand", "expand", default=2)
+    n, kernel = c.whole("mamba_d_state", "ssm_state_size", "state_size"), c.whole("mamba_d_conv", "conv_kernel", default=4)
+    inner = c.optional_whole("mamba_d_ssm") or hidden * c.whole("mamba_expand", "expand", default=2)
     head_dim = c.get("mamba_d_head", "mamba_head_dim", "mamba_headdim")
-    heads = c.int("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(() if c.has("mamba_d_state") else ("num_heads",)), default=max(1, inner // 64))
-    width = inner // heads if head_dim in (None, "auto") else c.int("mamba_d_head", "mamba_head_dim", "mamba_headdim")
+    heads = c.whole(
+        "mamba_n_heads",
+        "mamba_num_heads",
+        "n_mamba_heads",
+        *(() if c.has("mamba_d_state") else ("num_heads",)),
+        default=max(1, inner // 64),
+    )
+    width = inner // heads if head_dim in (None, "auto") else c.whole("mamba_d_head", "mamba_head_dim", "mamba_headdim")
     if c.has("mamba_head_dim") or (c.has("num_heads") and not c.has("mamba_d_state")):
-        width = c.int("mamba_head_dim", "head_dim", default=width)
+        width = c.whole("mamba_head_dim", "head_dim", default=width)
     inner = heads * width
     c.get("time_step_rank", "mamba_dt_rank", "mamba_expand", "expand")
-    groups = c.int("mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
+    groups = c.whole("mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
     conv = inner + 2 * groups * n
     tensors = [
         _linear("in_proj", inner + conv + heads, hidden),
         _linear("out_proj", hidden, inner, "k"),
-        _small("conv1d", conv, kernel + c.bool("mamba_conv_bias", "use_conv_bias", default=True)),
+        _small("conv1d", conv, kernel + c.switch("mamba_conv_bias", "use_conv_bias", default=True)),
         _small("A_log_D_dt_bias", heads, 3),
     ]
     if c.get("mamba_rms_norm") is not False:
         tensors.append(_small("norm", inner))
-    if c.bool("mamba_proj_bias", "use_bias"):
+    if c.switch("mamba_proj_bias", "use_bias"):
         tensors.append(_small("bias", inner + conv + heads + hidden))
     state = Recurrent("mamba2", heads, inner * n, conv * (kernel - 1), _state_bytes(c), flops_per_token=6 * inner * n)
     return state, tensors
@@ -81,9 +96,9 @@ def mamba2(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
 
 def gated_deltanet(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     """Gated delta rule (Qwen3-Next, Qwen3.5, OLMo hybrid)."""
-    k_heads, v_heads = c.int("linear_num_key_heads"), c.int("linear_num_value_heads")
-    k_dim, v_dim = c.int("linear_key_head_dim"), c.int("linear_value_head_dim")
-    kernel = c.int("linear_conv_kernel_dim", default=4)
+    k_heads, v_heads = c.whole("linear_num_key_heads"), c.whole("linear_num_value_heads")
+    k_dim, v_dim = c.whole("linear_key_head_dim"), c.whole("linear_value_head_dim")
+    kernel = c.whole("linear_conv_kernel_dim", default=4)
     keys_out, values_out = k_heads * k_dim, v_heads * v_dim
     conv = 2 * keys_out + values_out
     tensors = [
@@ -100,8 +115,8 @@ def gated_deltanet(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
 
 def kda(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     """Kimi delta attention: the gated delta rule with a decay per channel."""
-    heads, dim = c.int("linear_num_heads", "num_heads", *keys.HEADS), c.int("linear_head_dim", *keys.HEAD_DIM)
-    kernel = c.int("short_conv_kernel_size", "linear_conv_kernel_dim", default=4)
+    heads, dim = c.whole("linear_num_heads", "num_heads", *keys.HEADS), c.whole("linear_head_dim", *keys.HEAD_DIM)
+    kernel = c.whole("short_conv_kernel_size", "linear_conv_kernel_dim", default=4)
     out, rank = heads * dim, dim
     tensors = [
         _linear("qkv_proj", 3 * out, hidden),
@@ -112,7 +127,7 @@ def kda(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         _small("A_log", heads),
         _small("o_norm", dim, 1, "none"),
     ]
-    if c.get("kda_lower_bound") is not None or c.bool("no_kda_lora"):
+    if c.get("kda_lower_bound") is not None or c.switch("no_kda_lora"):
         tensors += [_linear("f_proj", out, hidden), _linear("g_proj", out, hidden)]
     else:
         tensors += [_linear("f_a_g_a_proj", 2 * rank, hidden, "none"), _linear("f_b_g_b_proj", 2 * out, rank)]
@@ -122,8 +137,8 @@ def kda(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
 
 def lightning(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     """Lightning attention (MiniMax-01 and M1): linear attention with a decay per head."""
-    heads = c.int(*keys.HEADS)
-    dim = c.int(*keys.HEAD_DIM, default=hidden // heads)
+    heads = c.whole(*keys.HEADS)
+    dim = c.whole(*keys.HEAD_DIM, default=hidden // heads)
     out = heads * dim
     tensors = [
         _linear("qkv_proj", 3 * out, hidden),
@@ -137,9 +152,9 @@ def lightning(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
 
 def short_conv(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     """Gated short convolution (LFM2): only the last tokens are kept."""
-    kernel = c.int("conv_L_cache", "conv_kernel_size", default=3)
-    width = c.int("conv_dim", default=hidden)
-    bias = c.bool("conv_bias")
+    kernel = c.whole("conv_L_cache", "conv_kernel_size", default=3)
+    width = c.whole("conv_dim", default=hidden)
+    bias = c.switch("conv_bias")
     tensors = [_linear("in_proj", 3 * width, hidden), _linear("out_proj", hidden, width, "k"), _small("conv", width, kernel + bias)]
     if bias:
         tensors.append(_small("bias", 3 * width + hidden))
@@ -148,8 +163,8 @@ def short_conv(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
 
 def rg_lru(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     """Real-gated linear recurrent unit (RecurrentGemma)."""
-    width = c.int("lru_width", default=hidden)
-    heads, kernel = c.int(*keys.HEADS), c.int("conv1d_width", default=4)
+    width = c.whole("lru_width", default=hidden)
+    heads, kernel = c.whole(*keys.HEADS), c.whole("conv1d_width", default=4)
     gates = 2 * heads * (width // heads) ** 2
     tensors = [
         _linear("linear_xy", 2 * width, hidden),
@@ -161,6 +176,16 @@ def rg_lru(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     return Recurrent("rg_lru", heads, width, width * (kernel - 1), 4, flops_per_token=4 * width), tensors
 
 
+SIGNS = (
+    ("linear_num_value_heads", "gated_deltanet"),
+    ("kda_layers", "kda"),
+    ("short_conv_kernel_size", "kda"),
+    ("mamba_n_heads", "mamba2"),
+    ("mamba_num_heads", "mamba2"),
+    ("mamba_d_state", "mamba1"),
+    ("conv_L_cache", "short_conv"),
+)
+"""Keys that tell the kind of recurrent layer of a family that is not known here."""
 KINDS = {
     "mamba1": mamba1,
     "mamba2": mamba2,

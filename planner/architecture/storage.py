@@ -31,6 +31,10 @@ def stored_as(arch: Architecture, tensor: Tensor, precision: str) -> tuple[str, 
             return "bf16", 2.0
         size = own.bytes_per_element if tensor.stored == own.weights else SIZES[tensor.stored]
         return ("fp8" if tensor.stored == "mxfp8" else tensor.stored), size
-    if precision in ("auto", "bf16", "fp16", "fp32") or not tensor.linear or tensor.role in ("lm_head", "embedding", "tower", "norm", "router"):
+    if (
+        precision in ("auto", "bf16", "fp16", "fp32")
+        or not tensor.linear
+        or tensor.role in ("lm_head", "embedding", "tower", "norm", "router")
+    ):
         return plain, SIZES[plain]
     return precision, SIZES[precision]

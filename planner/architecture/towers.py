@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from planner.architecture import keys
 from planner.architecture.config import Config
 from planner.architecture.model import Tensor
 from planner.problems import InputError
@@ -14,9 +13,11 @@ Defaults = Mapping[str, Mapping[str, Any]]
 
 
 def of(raw: Mapping[str, Any], hidden: int, defaults: Defaults, notes: list[str]) -> list[Tensor]:
-    """Towers of a multimodal configuration, projectors included; one tensor a tower."""
-    model_type = str(raw.get("model_type") or "")
-    vision = raw.get("vision_config", raw.get("vit_config"))
+    """Towers of a multimodal configuration, projectors included; one tensor a tower. `notes` gets what was guessed."""
+    inner = raw.get("thinker_config")
+    parts = {**raw, **inner} if isinstance(inner, Mapping) else raw
+    model_type = str(raw.get("model_type") or "").removesuffix("_thinker")
+    vision = parts.get("vision_config", parts.get("vit_config"))
     towers = []
     if isinstance(vision, Mapping) or _implied(raw, model_type):
         own = vision if isinstance(vision, Mapping) else {}
@@ -24,9 +25,13 @@ def of(raw: Mapping[str, Any], hidden: int, defaults: Defaults, notes: list[str]
         c = Config(own, _defaults(own, model_type, "vision", defaults), "vision_config.")
         towers.append(("vision_tower", _count(known or generic, c, hidden, notes, "vision", known is not None)))
     for part in ("audio_config", "audio_encoder_config", "sound_config"):
-        audio = raw.get(part)
-        if isinstance(audio, Mapping):
-            towers.append(("audio_tower", _count(generic, Config(audio, _defaults(audio, model_type, "audio", defaults), f"{part}."), hidden, notes, "audio", False)))
+        audio = parts.get(part)
+        if isinstance(audio, Mapping) and model_type != "gemma3n":  # counted with its vision tower
+            known = KNOWN_AUDIO.get(model_type)
+            c = Config(audio, _defaults(audio, model_type, "audio", defaults), f"{part}.")
+            towers.append(("audio_tower", _count(known or generic, c, hidden, notes, "audio", known is not None)))
+    if raw.get("talker_config"):
+        notes.append("the talker that speaks is left out: engines serve the thinker alone")
     return [Tensor(name, params, 1, "tower", linear=False) for name, params in towers if params > 0]
 
 
@@ -44,11 +49,16 @@ def _implied(raw: Mapping[str, Any], model_type: str) -> bool:
     """Files trimmed of their vision part still describe a model that has one, of the class's default size."""
     if model_type not in KNOWN or "vision_config" in raw:
         return False
-    return model_type == "step3p7" or any("ConditionalGeneration" in str(a) for a in raw.get("architectures") or ())
+    return model_type == "step3p7" or "ConditionalGeneration" in str(raw.get("architectures"))
 
 
 def _defaults(own: Mapping[str, Any], model_type: str, what: str, defaults: Defaults) -> Mapping[str, Any]:
-    names = (str(own.get("model_type")), f"{model_type}_{what}", f"{model_type}_{what}_model", f"{own.get('model_type')}_{what}")
+    names: tuple[str, ...] = (
+        str(own.get("model_type")),
+        f"{model_type}_{what}",
+        f"{model_type}_{what}_model",
+        f"{own.get('model_type')}_{what}",
+    )
     names += ("siglip_vision_model",) if model_type == "gemma3" else ("step3p5_vision",) if model_type == "step3p7" else ()
     return next((defaults[n] for n in names if n in defaults), {})
 
@@ -61,18 +71,24 @@ def block(h: int, ff: int, *, gated: bool = False, bias: bool = True, norms: int
 
 
 def _sizes(c: Config) -> tuple[int, int, int]:
-    h = c.int("hidden_size", "embed_dim", "vt_hidden_size", "width", "d_model", "dim")
-    layers = c.int("num_hidden_layers", "depth", "vt_num_hidden_layers", "num_layers", "layers", "encoder_layers", high=1000)
-    return h, c.int("intermediate_size", "vt_intermediate_size", "mlp_dim", "encoder_ffn_dim", default=int(h * c.number("mlp_ratio", default=4.0))), layers
+    h = c.whole("hidden_size", "embed_dim", "vt_hidden_size", "width", "d_model", "dim")
+    layers = c.whole("num_hidden_layers", "depth", "vt_num_hidden_layers", "num_layers", "layers", "encoder_layers", high=1000)
+    return (
+        h,
+        c.whole(
+            "intermediate_size", "vt_intermediate_size", "mlp_dim", "encoder_ffn_dim", default=int(h * c.number("mlp_ratio", default=4.0))
+        ),
+        layers,
+    )
 
 
 def _patches(c: Config) -> int:
-    return (c.int("image_size") // c.int("patch_size")) ** 2
+    return (c.side("image_size") // c.side("patch_size")) ** 2
 
 
 def _patch(c: Config, h: int, bias: bool = True) -> int:
-    frames = c.int("temporal_patch_size", default=1)
-    return c.int("num_channels", "in_channels", default=3) * frames * c.int("patch_size", default=14) ** 2 * h + (h if bias else 0)
+    frames = c.whole("temporal_patch_size", default=1)
+    return c.whole("num_channels", "in_channels", default=3) * frames * c.side("patch_size", default=14) ** 2 * h + (h if bias else 0)
 
 
 def siglip(c: Config) -> int:
@@ -81,12 +97,12 @@ def siglip(c: Config) -> int:
 
 
 def gemma3(c: Config, text: int) -> int:
-    h = c.int("hidden_size")
+    h = c.whole("hidden_size")
     return siglip(c) + h * text + h
 
 
 def paligemma(c: Config, text: int) -> int:
-    return siglip(c) + c.int("hidden_size") * text + text
+    return siglip(c) + c.whole("hidden_size") * text + text
 
 
 def gemma3n(c: Config, text: int) -> int:
@@ -96,44 +112,51 @@ def gemma3n(c: Config, text: int) -> int:
 
 def gemma4(c: Config, text: int) -> int:
     h, ff, n = _sizes(c)
-    positions = 2 * c.int("position_embedding_size", default=10240) * h
-    return positions + _patch(c, h, bias=False) + n * (block(h, ff, gated=True, bias=False, norms=4, norm_params=1) + 2 * c.int("head_dim")) + text * h
+    positions = 2 * c.whole("position_embedding_size", default=10240) * h
+    return (
+        positions
+        + _patch(c, h, bias=False)
+        + n * (block(h, ff, gated=True, bias=False, norms=4, norm_params=1) + 2 * c.whole("head_dim"))
+        + text * h
+    )
 
 
 def llama4(c: Config, text: int) -> int:
     h, ff, n = _sizes(c)
-    wide, out = c.int("projector_input_dim", default=4096), c.int("projector_output_dim", default=4096)
-    adapter = ff * wide + wide * out + text * c.int("vision_output_dim", default=out)
+    wide, out = c.whole("projector_input_dim", default=4096), c.whole("projector_output_dim", default=4096)
+    adapter = ff * wide + wide * out + text * c.whole("vision_output_dim", default=out)
     return _patch(c, h, bias=False) + (_patches(c) + 2) * h + 4 * h + n * block(h, ff) + adapter
 
 
 def qwen2_vl(c: Config, text: int) -> int:
-    h, n = c.int("embed_dim"), c.int("depth")
+    h, n = c.whole("embed_dim"), c.whole("depth")
     ff = int(h * c.number("mlp_ratio", default=4.0))
     return _patch(c, h, bias=False) + n * block(h, ff) + 2 * h + _merge(c, h, text)
 
 
 def qwen2_5_vl(c: Config, text: int) -> int:
     h, ff, n = _sizes(c)
-    return _patch(c, h, bias=False) + n * block(h, ff, gated=True, norm_params=1) + h + _merge(c, h, c.int("out_hidden_size", default=text))
+    return (
+        _patch(c, h, bias=False) + n * block(h, ff, gated=True, norm_params=1) + h + _merge(c, h, c.whole("out_hidden_size", default=text))
+    )
 
 
 def _merge(c: Config, h: int, out: int) -> int:
     """Patch merger: four neighbours side by side through two linear layers."""
-    wide = h * c.int("spatial_merge_size", default=2) ** 2
+    wide = h * c.whole("spatial_merge_size", default=2) ** 2
     return wide * wide + wide + wide * out + out
 
 
 def qwen3_vl(c: Config, text: int) -> int:
     h, ff, n = _sizes(c)
-    out, wide = c.int("out_hidden_size", default=text), h * c.int("spatial_merge_size", default=2) ** 2
-    deep = len(c.list("deepstack_visual_indexes") or ()) * (2 * wide + _merge(c, h, out))
-    return _patch(c, h) + c.int("num_position_embeddings", default=2304) * h + n * block(h, ff) + 2 * h + _merge(c, h, out) + deep
+    out, wide = c.whole("out_hidden_size", default=text), h * c.whole("spatial_merge_size", default=2) ** 2
+    deep = len(c.items("deepstack_visual_indexes") or ()) * (2 * wide + _merge(c, h, out))
+    return _patch(c, h) + c.whole("num_position_embeddings", default=2304) * h + n * block(h, ff) + 2 * h + _merge(c, h, out) + deep
 
 
 def glm4v(c: Config, text: int) -> int:
     h, ff, n = _sizes(c)
-    out = c.int("out_hidden_size", default=text)
+    out = c.whole("out_hidden_size", default=text)
     merger = out * out + 2 * out + 3 * out * ff
     layer = block(h, out, gated=True, bias=False, norm_params=1)
     return _patch(c, h) + _patches(c) * h + n * layer + merger + 2 * h + 4 * out * h + out
@@ -141,7 +164,7 @@ def glm4v(c: Config, text: int) -> int:
 
 def kimi(c: Config, text: int) -> int:
     h, ff, n = _sizes(c)
-    side = c.int("init_pos_emb_height", default=64) * c.int("init_pos_emb_width", default=64)
+    side = c.whole("init_pos_emb_height", default=64) * c.whole("init_pos_emb_width", default=64)
     wide = h * 4
     return _patch(c, h) + side * h + n * block(h, ff) + 2 * h + 2 * h + wide * wide + wide + wide * text + text
 
@@ -154,8 +177,8 @@ def step(c: Config, text: int) -> int:
 
 def minimax_m3(c: Config, text: int) -> int:
     h, ff, n = _sizes(c)
-    frames = c.int("temporal_patch_size", default=2)
-    patch = 3 * frames * c.int("patch_size") ** 2 * h
+    frames = c.whole("temporal_patch_size", default=2)
+    patch = 3 * frames * c.side("patch_size") ** 2 * h
     return patch + 2 * h + n * block(h, ff) + text * h + 6 * text * text + 4 * text
 
 
@@ -179,9 +202,18 @@ def internvl(c: Config, text: int) -> int:
 def mllama(c: Config, text: int) -> int:
     """Llama 3.2 Vision: local and global (gated) layers, tile embeddings, a projector of the concatenated outputs."""
     h, ff, n = _sizes(c)
-    total = n + c.int("num_global_layers", default=8)
-    out = c.int("vision_output_dim", default=7680)
-    return total * block(h, ff, bias=False) + total * (ff + h) + _patch(c, h, bias=False) + 10 * (_patches(c) + 1) * h * 4 + out * text + text
+    total = n + c.whole("num_global_layers", default=8)
+    out = c.whole("vision_output_dim", default=7680)
+    return (
+        total * block(h, ff, bias=False) + total * (ff + h) + _patch(c, h, bias=False) + 10 * (_patches(c) + 1) * h * 4 + out * text + text
+    )
+
+
+def gemma4_audio(c: Config, text: int) -> int:
+    """Conformer of Gemma 4: two half-step MLPs, attention with relative positions, a gated convolution."""
+    h, n, out = c.whole("hidden_size"), c.whole("num_hidden_layers", high=1000), c.whole("output_proj_dims", default=1536)
+    layer = 16 * h * h + 4 * h + 5 * h * h + h // 8 + 3 * h * h + 5 * h + 2 * h + 3 * h
+    return 128 * 9 + 128 + 32 * 128 * 9 + 32 + 1024 * h + n * layer + out * h + out + out * text
 
 
 def generic(c: Config, text: int) -> int:
@@ -191,7 +223,15 @@ def generic(c: Config, text: int) -> int:
 
 
 KNOWN: dict[str, Callable[[Config, int], int]] = {
+    "aria": generic,
     "gemma3": gemma3,
+    "shieldgemma2": gemma3,
+    "idefics3": generic,
+    "smolvlm": generic,
+    "llava_onevision": clip,
+    "qwen2_5_omni": qwen2_5_vl,
+    "qwen3_omni_moe": qwen3_vl,
+    "video_llama_3": generic,
     "gemma3n": gemma3n,
     "gemma4": gemma4,
     "glm4v": glm4v,
@@ -216,3 +256,10 @@ KNOWN: dict[str, Callable[[Config, int], int]] = {
     "step3p7": step,
 }
 """Towers by the model_type of the whole model: the projector belongs to it."""
+KNOWN_AUDIO: dict[str, Callable[[Config, int], int]] = {
+    "gemma4": gemma4_audio,
+    "qwen2_audio": generic,
+    "qwen2_5_omni": generic,
+    "qwen3_omni_moe": generic,
+    "voxtral": generic,
+}

@@ -123,9 +123,7 @@ def pool(stage: Stage, pool_bytes: float, engine: Engine, extra: tuple[tuple[int
     if state > page:
         per_token = max(k.bytes_per_token for k in cached)
         page = math.ceil(state / per_token / BLOCK_STEP) * BLOCK_STEP * per_token if per_token else state
-    groups = tuple(
-        Group(k, math.ceil(k.layers / per_table), int(page // k.bytes_per_token) if k.bytes_per_token else 0) for k in cached
-    )
+    groups = tuple(Group(k, math.ceil(k.layers / per_table), int(page // k.bytes_per_token) if k.bytes_per_token else 0) for k in cached)
     block_bytes = per_table * page
     printed = min((g.block_tokens for g in groups if g.block_tokens), default=0)
     return BlockPool(max(0, int(pool_bytes // block_bytes)), groups, block_bytes, printed)

@@ -71,7 +71,7 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
     if not cached:  # nothing grows and no state is kept: only max_num_seqs limits
         batch = e.max_num_seqs * dp if worst.pool_bytes >= 0 else 0
     short = worst.missing_blocks * worst.pool.block_bytes - _slack(worst) if cached else -worst.pool_bytes
-    short = max(0.0, short) if cached and worst.missing_blocks > 0 or not cached else 0.0
+    short = max(0.0, short) if (cached and worst.missing_blocks > 0) or not cached else 0.0
     stage = worst.stage
     return MemoryPlan(
         fits=short == 0.0 and batch >= 1,
@@ -139,12 +139,22 @@ def _terms(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario, share
     inside = "inside the share" if r.reserves.graphs_inside else "on top of the share"
     logs = f"{c.source}, {c.date}"
     return (
-        Term("budget", share, f"{e.gpu_memory_utilization:g} × {gpu.memory_engine_bytes / GIB:.2f} GiB", f"memory as the engine sees it: {gpu.memory_basis}"),
+        Term(
+            "budget",
+            share,
+            f"{e.gpu_memory_utilization:g} × {gpu.memory_engine_bytes / GIB:.2f} GiB",
+            f"memory as the engine sees it: {gpu.memory_basis}",
+        ),
         Term("weights", r.weights, formula, arch.source or "configuration"),
         Term("activation", r.reserves.activation, r.reserves.activation_formula, logs),
         Term("non_torch", r.reserves.non_torch, r.reserves.non_torch_formula, logs),
         Term("cuda_graph", r.reserves.graphs, f"{r.reserves.graphs_formula}, {inside}", logs),
-        Term("kv_pool", r.pool_bytes, "budget − weights − activation − non_torch" + (" − cuda_graph" if r.reserves.graphs_inside else ""), "identity, holds to 0.05 GiB in every complete vLLM log"),
+        Term(
+            "kv_pool",
+            r.pool_bytes,
+            "budget − weights − activation − non_torch" + (" − cuda_graph" if r.reserves.graphs_inside else ""),
+            "identity, holds to 0.05 GiB in every complete vLLM log",
+        ),
         Term("sequence", r.own_blocks * r.pool.block_bytes, kv, "block rules read off vLLM logs"),
     )
 

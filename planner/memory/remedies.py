@@ -30,7 +30,13 @@ def remedies(arch: Architecture, gpu: Gpu, scenario: Scenario, now: MemoryPlan, 
     Settings that do not help are left out; of precisions and layouts the first that is enough is given, or the last tried.
     """
     found: list[Remedy] = []
-    for changes in (_settings(arch, scenario, now), _kv(scenario), _weights(arch, scenario), _tensor_parallel(arch, scenario), _pipeline(scenario, arch)):
+    for changes in (
+        _settings(arch, scenario, now),
+        _kv(scenario),
+        _weights(arch, scenario),
+        _tensor_parallel(arch, scenario),
+        _pipeline(scenario, arch),
+    ):
         tried: list[Remedy] = []
         for field, value, message in changes:
             remedy = _try(arch, gpu, scenario, budget, field, value, message)
@@ -59,11 +65,19 @@ def _settings(arch: Architecture, scenario: Scenario, now: MemoryPlan) -> Iterat
     if needed < now.max_model_len:
         yield "engine.max_model_len", needed, f"accept sequences of at most {needed:,} tokens instead of {now.max_model_len:,}"
     if e.max_num_batched_tokens > FEW_BATCHED_TOKENS:
-        yield "engine.max_num_batched_tokens", FEW_BATCHED_TOKENS, f"batch at most {FEW_BATCHED_TOKENS:,} tokens a step: smaller activations, slower prefill"
+        yield (
+            "engine.max_num_batched_tokens",
+            FEW_BATCHED_TOKENS,
+            f"batch at most {FEW_BATCHED_TOKENS:,} tokens a step: smaller activations, slower prefill",
+        )
     if e.max_num_seqs > 64:
         yield "engine.max_num_seqs", 64, "run at most 64 sequences at once: a smaller sampler"
     if e.gpu_memory_utilization < MOST_UTILISATION:
-        yield "engine.gpu_memory_utilization", MOST_UTILISATION, f"let the engine use {MOST_UTILISATION:.0%} of the memory instead of {e.gpu_memory_utilization:.0%}"
+        yield (
+            "engine.gpu_memory_utilization",
+            MOST_UTILISATION,
+            f"let the engine use {MOST_UTILISATION:.0%} of the memory instead of {e.gpu_memory_utilization:.0%}",
+        )
 
 
 def _kv(scenario: Scenario) -> Iterator[Change]:

@@ -45,23 +45,33 @@ def of(arch: Architecture, shard: Shard, stage: Stage, engine: Engine) -> Reserv
     base = (c.activation_base_gib + (c.multimodal_gib if arch.tower_params else 0.0)) * GIB
     peak = max(logits, layer_peak if not stage.last else 0.0)
     parts = [
-        f"{rows:,} rows × {shard.vocab_size:,} vocabulary × {c.logits_bytes_per_entry + size - 2:g} B" if stage.last else f"{tokens:,} tokens × MLP width {wide:,} × {1.5 * size:g} B",
+        f"{rows:,} rows × {shard.vocab_size:,} vocabulary × {c.logits_bytes_per_entry + size - 2:g} B"
+        if stage.last
+        else f"{tokens:,} tokens × MLP width {wide:,} × {1.5 * size:g} B",
         f"{tokens:,} tokens × {hidden:,} × {c.activation_bytes_per_token_width * size / 2:g} B",
     ]
     if experts:
         parts.append(f"expert workspace {experts / GIB:.2f} GiB")
     parts.append(f"{base / GIB:.2f} GiB")
     tp, pp = shard.tensor_parallel_size, shard.pipeline_parallel_size
-    libraries, why = (c.non_torch_tp_gib, "with NCCL") if tp > 1 else (c.non_torch_pp_gib, "pipeline stage") if pp > 1 else (c.non_torch_gib, "one GPU")
+    libraries, why = (
+        (c.non_torch_tp_gib, "with NCCL") if tp > 1 else (c.non_torch_pp_gib, "pipeline stage") if pp > 1 else (c.non_torch_gib, "one GPU")
+    )
     has_moe = any(layer.moe for layer in stage.layers)
-    graphs = 0.0 if engine.enforce_eager else c.graph_base_gib + c.graph_gib_per_layer * stage.layer_count + (c.graph_moe_gib if has_moe else 0.0)
+    graphs = (
+        0.0
+        if engine.enforce_eager
+        else c.graph_base_gib + c.graph_gib_per_layer * stage.layer_count + (c.graph_moe_gib if has_moe else 0.0)
+    )
     return Reserves(
         activation=peak + width + between + experts + base,
         activation_formula=" + ".join(parts),
         non_torch=libraries * GIB,
         non_torch_formula=f"CUDA context and libraries, {why}",
         graphs=graphs * GIB,
-        graphs_formula="eager: none" if engine.enforce_eager else f"{c.graph_base_gib:g} + {stage.layer_count} layers × {c.graph_gib_per_layer:g} GiB" + (" + experts" if has_moe else ""),
+        graphs_formula="eager: none"
+        if engine.enforce_eager
+        else f"{c.graph_base_gib:g} + {stage.layer_count} layers × {c.graph_gib_per_layer:g} GiB" + (" + experts" if has_moe else ""),
         graphs_inside=c.graphs_inside_budget,
         constants=c,
     )

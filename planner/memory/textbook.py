@@ -34,7 +34,12 @@ def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> 
     terms = (
         Term("memory", memory, f"{gpu.label_gb:g} GB × 10⁹ B", "label"),
         Term("weights", weights, f"{arch.total_params:,} parameters × {size:g} B ÷ {gpus} GPUs", "hand arithmetic"),
-        Term("kv_pool", memory - weights, f"({memory / GB:g} − {weights / GB:.4g}) GB, {free / GB:.4g} GB over {gpus} GPUs", "hand arithmetic"),
+        Term(
+            "kv_pool",
+            memory - weights,
+            f"({memory / GB:g} − {weights / GB:.4g}) GB, {free / GB:.4g} GB over {gpus} GPUs",
+            "hand arithmetic",
+        ),
         Term("sequence", own / gpus, f"{length:,.0f} tokens × {per_token:,.0f} B ÷ {gpus} GPUs", "hand arithmetic"),
     )
     return MemoryPlan(

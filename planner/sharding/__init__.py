@@ -14,8 +14,8 @@ __all__ = [
     "ShardRecurrent",
     "Stage",
     "kv_heads_per_rank",
-    "problems",
     "local_shape",
+    "problems",
     "shard",
     "shard_attention",
 ]

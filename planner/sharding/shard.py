@@ -42,7 +42,9 @@ def _shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gp
     has_experts = any(g.mlp and g.mlp.experts for g in arch.layers)
     ep = tp * dp if parallel.enable_expert_parallel and has_experts else 1
     vocab = math.ceil(arch.vocab_size / VOCAB_PADDING) * VOCAB_PADDING
-    stages = tuple(_stage(arch, i, span, pp, parallel, precision, ep, vocab) for i, span in enumerate(stage_spans(arch.num_hidden_layers, pp)))
+    stages = tuple(
+        _stage(arch, i, span, pp, parallel, precision, ep, vocab) for i, span in enumerate(stage_spans(arch.num_hidden_layers, pp))
+    )
     fast = domain or (gpu.scale_up_domain_gpus if gpu.scale_up_domain_gpus > 8 else min(gpu.scale_up_domain_gpus, gpus_per_node))
     return Shard(
         stages=stages,
@@ -118,7 +120,7 @@ def _stage(arch: Architecture, index: int, span: range, pp: int, parallel: Paral
 
 
 def _engine_bytes(arch: Architecture, span: range, tp: int) -> float:
-    """What an engine builds beside the weights: the rotary table on every rank, and 16-bit copies of MLA's up-projection for absorbed decode."""
+    """What an engine builds beside the weights: the rotary table, and 16-bit copies of MLA's up-projection for absorbed decode."""
     copies = 0.0
     for g in arch.layers:
         if g.attention and g.attention.mla:

@@ -1,7 +1,7 @@
 """Prints how well memory plans reproduce real vLLM start-up logs, and refits the reserves without the model being predicted.
 
-    python tests/bench/memory_logs.py            table: weights, tokens from the printed pool, whole budget
-    python tests/bench/memory_logs.py --constants  the constants fitted on all rows, as in planner/catalog/engine_memory.json
+python tests/bench/memory_logs.py            table: weights, tokens from the printed pool, whole budget
+python tests/bench/memory_logs.py --constants  the constants fitted on all rows, as in planner/catalog/engine_memory.json
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def logs() -> list[Log]:
 
 def scenario(row: dict[str, str], name: str, config: dict) -> Scenario:
     model = row["model"].lower()
-    weights = "int8" if "w8a8" in model else "fp8" if row["quant"] == "fp8" or "fp8" in model else "fp32" if row["dtype"] == "float32" else "bf16"
+    weights = (
+        "int8" if "w8a8" in model else "fp8" if row["quant"] == "fp8" or "fp8" in model else "fp32" if row["dtype"] == "float32" else "bf16"
+    )
     weights = "auto" if "gpt-oss" in model else "nvfp4" if "nvfp4" in model else "int4" if "awq" in model else weights
     share = row["gpu_memory_utilization"]
     version = row["engine_version"].split()[0]
@@ -152,7 +154,18 @@ def features(log: Log) -> np.ndarray:
     moe = [layer.moe for stage in shard.stages for layer in stage.layers if layer.moe and layer.moe.precision != "mxfp4"]
     work = max((e.max_num_batched_tokens * m.top_k * (max(2 * m.intermediate, m.hidden) + m.intermediate) * 2 for m in moe), default=0)
     size = shard.activation_bytes_per_element
-    return np.array([e.max_num_seqs * shard.vocab_size, e.max_num_batched_tokens * shard.hidden_size * size / 2, work, GIB if arch.tower_params else 0, GIB]) / GIB
+    return (
+        np.array(
+            [
+                e.max_num_seqs * shard.vocab_size,
+                e.max_num_batched_tokens * shard.hidden_size * size / 2,
+                work,
+                GIB if arch.tower_params else 0,
+                GIB,
+            ]
+        )
+        / GIB
+    )
 
 
 def fit(rows: list[Log]) -> EngineMemory:

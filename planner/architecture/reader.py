@@ -1,0 +1,94 @@
+"""Opening a configuration: which part speaks of the text model, which family it is, what its class fills in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.architecture import families, keys, patterns
+from planner.architecture.config import MAX_LAYERS, Config
+from planner.architecture.families import Family
+from planner.problems import InputError
+
+DEFAULTS_FILE = Path(__file__).with_name("class_defaults.json")
+REQUIRED = ("hidden_size", "num_hidden_layers")
+"""Never filled in from a class: a file without them is not the description of a model."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """A configuration opened: its text part as look-ups, its family, and what was assumed on the way."""
+
+    c: Config
+    model_type: str
+    name: str
+    """Canonical name of the family."""
+    family: Family
+    doubts: list[str]
+    """What was not understood: any makes the result an estimate."""
+    remarks: list[str]
+    """What was assumed with good reason."""
+
+
+def layer_count(c: Config) -> int:
+    """Number of layers; the length of a list of layer types where no key says it (Nemotron 3 Ultra)."""
+    listed = c.items(*patterns.LIST_KEYS)
+    default = min(len(listed), MAX_LAYERS) if listed and not c.has(*keys.LAYERS) else None
+    return c.whole(*keys.LAYERS, default=default, high=MAX_LAYERS)
+
+
+PARTS = {*keys.TEXT_PARTS, *keys.FLAT_PARTS, *keys.TOWER_PARTS}
+
+
+def read(raw: Mapping[str, Any]) -> Reader:
+    """Open a configuration: find the text part, flatten nested groups, find the family and its class defaults."""
+    if not isinstance(raw, Mapping) or not raw:
+        raise InputError("hf_config must be a JSON object with the keys of a Hugging Face config.json")
+    merged: dict[str, Any] = {k: v for k, v in raw.items() if isinstance(k, str)}
+    text_type = ""
+    part: Any = raw
+    while isinstance(part, Mapping):
+        part = next((part[k] for k in keys.TEXT_PARTS if isinstance(part.get(k), Mapping)), None)
+        if part is not None:
+            text_type = str(part.get("model_type") or "")
+            merged |= {k: v for k, v in part.items() if k != "model_type"}
+    for key in keys.FLAT_PARTS:
+        if isinstance(merged.get(key), Mapping):
+            merged = {k: v for k, v in merged[key].items() if k != "model_type"} | merged
+    model_type = text_type or merged.get("model_type") or ""
+    if not isinstance(model_type, str):
+        raise InputError(f"config key model_type is {str(model_type)[:60]}; it must be text such as llama or qwen3_moe")
+    found = families.find(model_type) or families.find(str(merged.get("model_type")))
+    doubts: list[str] = []
+    if found is None:
+        doubts.append(f"model_type {model_type[:60]!r} is not a family known here; its keys are read as those of a Llama-like decoder")
+        found = ("", Family())
+    defaults = {k: v for k, v in class_defaults().get(model_type, class_defaults().get(found[0], {})).items() if k not in REQUIRED}
+    r = Reader(Config(merged, defaults), model_type, *found, doubts, [])
+    if r.family.doubt:
+        doubts.append(r.family.doubt)
+    if r.family.remark:
+        r.remarks.append(r.family.remark)
+    _absent(r, nested=bool(text_type))
+    return r
+
+
+def _absent(r: Reader, nested: bool) -> None:
+    """Say which sizes the class fills in. Nested parts are often saved as differences; a flat file without heads is suspect."""
+    c = r.c
+    absent = [
+        n for names in (keys.HEADS, keys.FFN, keys.VOCAB) for n in names[:1] if not any(x in c.raw for x in names) and c.defaults.get(n)
+    ]
+    if absent:
+        sentence = f"{', '.join(f'{n} {c.defaults[n]:,}' for n in absent)} not in the file; the default of class {r.model_type} is used"
+        (r.remarks if nested or absent == ["vocab_size"] else r.doubts).append(sentence)
+
+
+@cache
+def class_defaults() -> dict[str, dict[str, Any]]:
+    """What the public configuration classes fill in for absent keys, by model_type."""
+    return json.loads(DEFAULTS_FILE.read_text(encoding="utf-8"))["defaults"]
