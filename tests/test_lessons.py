@@ -4,6 +4,7 @@ import pytest
 
 from planner import lessons
 from planner.catalog.quality import quality_note, quality_rows
+from planner.problems import InputError
 from planner.scenario import parse
 
 
@@ -102,3 +103,38 @@ def test_a_repeated_prompt_is_read_from_the_cache():
     uncached = lessons.repeated_prompt(parse({"engine": {"enable_prefix_caching": False}}))
     assert uncached[1].cached_tokens == 0
     assert uncached[1].ttft_s == pytest.approx(uncached[0].ttft_s)
+
+
+FLEET = parse({"workload": {"request_rate": 60.0, "num_prompts": 900}, "fleet": {"replicas": 3, "startup_s": 60.0}})
+
+
+def test_a_lost_replica_is_felt_and_a_spare_covers_it():
+    calm, lost, covered = lessons.replica_loss(FLEET)
+    assert calm.rerouted == 0
+    assert lost.rerouted == covered.rerouted > 0
+    assert calm.ttft_p95_s <= covered.ttft_p95_s < lost.ttft_p95_s
+    assert calm.kept >= covered.kept > lost.kept
+    for drill in (calm, lost, covered):
+        assert drill.run.timeline.finished.all()
+
+
+def test_interruptions_come_from_the_scenario():
+    spot = FLEET.model_copy(update={"fleet": FLEET.fleet.model_copy(update={"interruption_per_hour": 0.5})})
+    assert lessons.spot_interruptions(FLEET, hours=1.0).rerouted == 0
+    drill = lessons.spot_interruptions(spot, hours=1.0, seed=1)
+    assert drill.rerouted > 0
+    assert drill.run.timeline.finished.all()
+
+
+def test_autoscaling_follows_the_demand_of_the_scenario():
+    rising = {"demand_curve": (0.3,) * 12 + (1.7,) * 12, "startup_s": 3.0}
+    scenario = parse({"workload": {"request_rate": 12.0, "num_prompts": 900}, "fleet": rising})
+    drill = lessons.autoscaled(scenario, capacity_requests_per_s=5.0, interval_s=3.0)
+    assert drill.run.timeline.finished.all()
+    assert len(drill.run.spans) >= 3
+    assert min(span.asked_s for span in drill.run.spans[3:]) > 36.0, "the fourth replica is asked for once the demand has risen"
+
+
+def test_drills_need_one_router():
+    with pytest.raises(InputError, match="set disaggregation to null"):
+        lessons.replica_loss(parse({"disaggregation": {}}))

@@ -1,4 +1,4 @@
-"""Lessons: the five broken systems as ready comparisons, and two measurements to repeat."""
+"""Lessons: the five broken systems as ready comparisons, two measurements to repeat, and drills for a fleet."""
 
 from planner.lessons.broken import (
     accept_every_draft,
@@ -8,20 +8,25 @@ from planner.lessons.broken import (
     static_batching,
     unchunked_prefill,
 )
+from planner.lessons.drills import Drill, autoscaled, replica_loss, spot_interruptions
 from planner.lessons.lesson import Figure, Lesson
 from planner.lessons.measurements import PROMPT_LENGTHS, Measured, by_prompt_length, repeated_prompt
 
 __all__ = [
     "PROMPT_LENGTHS",
+    "Drill",
     "Figure",
     "Lesson",
     "Measured",
     "accept_every_draft",
+    "autoscaled",
     "broken_systems",
     "by_prompt_length",
     "contiguous_reservation",
     "repeated_prompt",
+    "replica_loss",
     "small_model_in_four_bits",
+    "spot_interruptions",
     "static_batching",
     "unchunked_prefill",
 ]
