@@ -25,11 +25,11 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Every command with its arguments; each leaves its function in `run`."""
-    from planner.command import catalogue, plans
+    from planner.command import catalogue, decisions, plans, searches
 
     root = Parser(prog="python -m planner", description="Capacity and price of serving large language models.", allow_abbrev=False)
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    for module in (plans, catalogue):
+    for module in (plans, searches, decisions, catalogue):
         module.add_commands(commands)
     return root
 

@@ -25,6 +25,14 @@ def add_scenario(parser: argparse.ArgumentParser, count: str | None = None) -> N
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def scenario_command(commands: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    """A command about one scenario, with the options that all of those have."""
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    add_scenario(command)
+    command.set_defaults(run=run)
+    return command
+
+
 def scenario(text: str, changes: Iterable[str] = ()) -> Scenario:
     """The scenario that `text` names, with `PATH=VALUE` changes applied. Notes of a tolerant door go to standard error."""
     found, notes = _named(text)

@@ -20,3 +20,19 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         if i == 0:
             print("  ".join("-" * width for width in widths))
+
+
+def plain(value: Any) -> Any:
+    """Results as JSON data: dataclasses, tuples and arrays written out, what is not finite as null."""
+    from planner.plan import plain as plan_plain
+
+    return plan_plain(value.tolist() if hasattr(value, "tolist") else value)
+
+
+def shown(value: Any) -> Any:
+    """A cell of a table: four digits, yes or no, lists in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ", ".join(value) if isinstance(value, list) else value

@@ -22,6 +22,10 @@ TIE_BAND = 0.10
 """Bills this close to the best are ties: step times are no better known (replaced by the plan's own band where it has one)."""
 FEW_REPLICAS = 4
 """Up to here one more replica is simulated at a time; above, the capacity of one replica is searched."""
+FAR_OFF = 1.5
+"""Worst promise, observed over promised, above which one run is enough to give a design up."""
+NEAR = 0.15
+"""Distance from 1 within which a handful of runs does not decide."""
 ROOM = 0.95
 """Observed over promised above which a promise has nothing left to trade."""
 
@@ -165,12 +169,8 @@ def _settle(judged: Bound, replicas: int) -> tuple[Option | None, int, int | Non
     for setting in layout.settings:
         if seen is not None and not _worth_trying(setting, layout.settings[0], seen):
             continue
-        design = with_replicas(with_setting(layout.scenario, setting), replicas)
-        answer = plan(design, "quick")
-        tried += 1
-        if strain(answer) <= 1 and design.simulation.replications != 1:
-            answer = plan(_replicated(design), "quick")
-            tried += 1
+        answer, runs = _decided(with_replicas(with_setting(layout.scenario, setting), replicas))
+        tried += runs
         if strain(answer) <= 1:
             return _option(answer), tried, None
         seen = _latest(seen, setting, answer)
@@ -211,10 +211,20 @@ def _worth_trying(setting: tuple[int, int], tried: tuple[int, int], seen: _Seen)
     return seen.token < ROOM and not slower_first and setting[1] > tried[1]
 
 
-def _replicated(scenario: Scenario) -> Scenario:
-    """The scenario with enough independent runs to stand by its percentiles."""
-    runs = scenario.simulation.replications or MIN_REPLICATIONS
-    return scenario.model_copy(update={"simulation": scenario.simulation.model_copy(update={"replications": runs})})
+def _decided(design: Scenario) -> tuple[Plan, int]:
+    """The design simulated until it is clear whether it keeps its promise, and the plans that took.
+
+    One run settles what is far off, a handful most of the rest; only a strain near 1 is worth the replications of a full
+    plan, because a 95th percentile of one run can be a third off.
+    """
+    answer = plan(design, "quick")
+    if design.simulation.replications is not None or strain(answer) > FAR_OFF:
+        return answer, 1
+    handful = design.simulation.model_copy(update={"replications": MIN_REPLICATIONS})
+    several = plan(design.model_copy(update={"simulation": handful}), "quick")
+    if not 1 - NEAR <= strain(several) <= 1 + NEAR:
+        return several, 2
+    return plan(design, "full"), 3
 
 
 def _more_replicas(judged: Bound, replicas: int, tried: int) -> tuple[int, int | None]:

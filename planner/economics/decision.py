@@ -1,0 +1,177 @@
+"""The economics of one plan: what its figures say about buying, paying, powering and selling it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner import cost, demand
+from planner.cost import Comparison
+from planner.economics import breakeven, mix, power, seats, waterfall, week
+from planner.plan import Plan
+from planner.problems import InputError
+from planner.scenario import Commitment, Scenario
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
+
+CURVE_POINTS = 40
+MOST_STEPS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """Own fleet against one list price."""
+
+    label: str
+    usd_per_request: float
+    steps: tuple[breakeven.Step, ...]
+    requests_per_day: float | None
+    """Smallest volume at which some fleet is cheaper; None when none is."""
+    always_above_requests_per_day: float | None
+    utilization: float | None
+    """Share of what that fleet carries, at break-even."""
+    curve: tuple[breakeven.Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WeekReport:
+    """A week of demand on this plan's replicas."""
+
+    peak_to_mean: float
+    replica_requests_per_s: float
+    """What one replica carries within the promise."""
+    static: week.Week
+    autoscaled: week.Week
+    payment: mix.PaymentMix
+    """The cheapest payment for the autoscaled fleet's levels."""
+    offers: tuple[mix.Offer, ...]
+
+
+def replica_capacity(answer: Plan) -> float:
+    """Requests/s that one replica carries within its promises. Raises InputError for a plan without a capacity search."""
+    if answer.load is None or not answer.load.capacity_requests_per_s:
+        raise InputError("this plan has no capacity figure; plan an open loop that keeps its promise at some rate, with full effort")
+    return answer.load.capacity_requests_per_s / answer.scenario.fleet.replicas
+
+
+def break_even(answer: Plan, peak_to_mean: float = 1.0, labels: Sequence[str] = (), batch: bool = False) -> tuple[BreakEven, ...]:
+    """Break-even against each list price of the plan, steps and curve included.
+
+    The volume is the mean; a replica carries capacity / `peak_to_mean` on average. `batch` compares with batch
+    interfaces where they are sold. Spares and other costs are in every step.
+    """
+    fleet = cost.fleet_hour(answer.scenario)
+    if fleet is None or answer.load is None:
+        return ()
+    s = answer.scenario
+    carried = breakeven.replica_requests_per_day(replica_capacity(answer), peak_to_mean)
+    request = cost.mix_of(s, answer.load.cost_load)
+    found = []
+    for price in cost.listed(s):
+        offered = cost.batch_price(price) if batch else price
+        label = price.label if price.provider else price.model_id
+        if offered is None or (labels and label not in labels):
+            continue
+        found.append(_against(label, cost.usd_per_request(offered, request), sum(fleet.replica_usd), carried, s))
+    return tuple(found)
+
+
+def _against(label: str, api_usd: float, replica_usd: float, carried: float, s: Scenario) -> BreakEven:
+    spares, other = s.fleet.spares, s.price.other_usd_per_hour
+    steps = tuple(breakeven.step(n, replica_usd, api_usd, carried, spares, other) for n in range(1, MOST_STEPS + 1))
+    first = breakeven.break_even(steps)
+    paying = next((step for step in steps if step.pays), None)
+    top = max(2 * (first or carried), 3 * carried)
+    volumes = [top * (i + 1) / CURVE_POINTS for i in range(CURVE_POINTS)]
+    points = breakeven.curve(volumes, replica_usd, api_usd, carried, spares, other)
+    used = paying.utilization_at_break_even if paying else None
+    return BreakEven(label, api_usd, steps, first, breakeven.always_above(steps), used, points)
+
+
+def waterfall_of(answer: Plan, label: str | None = None) -> tuple[waterfall.Bar, ...]:
+    """Floor to at-load to list of this plan, per request."""
+    fleet = cost.fleet_hour(answer.scenario)
+    if answer.load is None or fleet is None:
+        return ()
+    seen = answer.load.metrics.throughput
+    request = cost.mix_of(answer.scenario, answer.load.cost_load)
+    return waterfall.waterfall(answer.cost, fleet, request, seen.requests_per_s, seen.busy, answer.scenario.price.utilization, label)
+
+
+def power_of(answer: Plan, region: str = "world") -> power.Power | None:
+    """Electricity and carbon of this plan at its load."""
+    if answer.load is None:
+        return power.power(answer.scenario, 0.0, None, region)
+    seen = answer.load.metrics.throughput
+    return power.power(answer.scenario, seen.busy, seen.requests_per_s, region)
+
+
+def seats_of(answer: Plan, requests_per_minute: float, activity: float, max_risk: float) -> seats.Seats:
+    """Tenants that this plan's fleet can be sold to under one limit."""
+    capacity = replica_capacity(answer) * answer.scenario.fleet.replicas
+    request = cost.mix_of(answer.scenario, answer.load.cost_load if answer.load else None)
+    return seats.seats(capacity, request.tokens, requests_per_minute, activity, max_risk)
+
+
+def offers(scenario: Scenario) -> tuple[mix.Offer, ...]:
+    """Ways to pay for one replica: the scenario's own basis, then its commitments or else every basis with a price.
+
+    Reserved and owned are committed; spot is interrupted as `fleet.interruption_per_hour` says. Raises InputError where
+    nothing has a price.
+    """
+    bases = [Commitment(basis=scenario.price.basis, usd_per_gpu_hour=scenario.price.usd_per_gpu_hour)]
+    bases += scenario.fleet.commitments or [
+        Commitment(basis=basis) for basis in ("on_demand", "reserved_1y", "spot") if basis != scenario.price.basis
+    ]
+    found = []
+    for commitment in bases:
+        hours = [(cost.hour.commitment_hour(scenario, gpu, commitment), gpus) for gpu, gpus, _ in cost.pools(scenario)]
+        usd = [hour.usd * gpus for hour, gpus in hours if hour is not None]
+        if len(usd) < len(hours):
+            continue
+        committed = commitment.basis not in ("on_demand", "spot")
+        lost = scenario.fleet.interruption_per_hour if commitment.basis == "spot" else 0.0
+        found.append(mix.Offer(commitment.basis, sum(usd), committed, lost))
+    if not found:
+        raise InputError(f"price: nobody publishes a price for {scenario.hardware.gpu}; set price.usd_per_gpu_hour")
+    return tuple(found)
+
+
+def week_of(
+    answer: Plan,
+    mean_requests_per_s: float | None = None,
+    burst_cv: float = 0.0,
+    max_spot_share: float = 0.5,
+    api: Comparison | None = None,
+) -> WeekReport:
+    """`fleet.demand_curve` on this plan's replicas: static, autoscaled, and the cheapest mix of payments.
+
+    `mean_requests_per_s` defaults to the scenario's rate, taken as the week's mean. `api` takes overflow at its list
+    price. Raises InputError where there is no rate, no capacity or no price.
+    """
+    s = answer.scenario
+    mean = mean_requests_per_s if mean_requests_per_s is not None else s.workload.request_rate
+    if not mean:
+        raise InputError("workload.request_rate: a week of demand needs a mean rate above 0")
+    rates = week.rates_by_minute(demand.curve(s.fleet.demand_curve).tolist(), mean, burst_cv, s.workload.seed)
+    capacity, fleet = replica_capacity(answer), s.fleet
+    ways = offers(s)
+    usd = ways[0].usd_per_replica_hour
+    static = week.static_week(rates, capacity, fleet.target_utilization, fleet.spares, usd)
+    scaled = week.autoscaled_week(
+        rates, capacity, fleet.target_utilization, fleet.spares, usd, fleet.startup_s, fleet.min_replicas, fleet.max_replicas
+    )
+    api_usd = api.usd_per_request if api is not None else None
+    paid = mix.cheapest_mix(rates, capacity * fleet.target_utilization, ways, api_usd, fleet.startup_s, max_spot_share)
+    return WeekReport(float(rates.max() / rates.mean()), capacity, static, scaled, paid, ways)
+
+
+def month(usd_per_week: float) -> float:
+    """A week's bill over a month of 730 hours."""
+    return usd_per_week / HOURS_PER_WEEK * HOURS_PER_MONTH
+
+
+def by_hour(values: np.ndarray) -> list[float]:
+    """Minute values of a week as 168 hourly means, for charts."""
+    return [float(v) for v in values.reshape(HOURS_PER_WEEK, -1).mean(axis=1)]
