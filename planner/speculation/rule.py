@@ -33,8 +33,14 @@ def verify_draft(
         token = drafted[i]
         if rng.random() * q[token] >= p[token]:
             residual = np.maximum(p - q, 0.0)
-            return np.append(drafted[:i], rng.choice(residual.size, p=residual / residual.sum()))
-    return np.append(drafted, rng.choice(target.shape[1], p=target[k]))
+            return np.append(drafted[:i], draw(rng, residual))
+    return np.append(drafted, draw(rng, target[k]))
+
+
+def draw(rng: np.random.Generator, weights: np.ndarray) -> int:
+    """A token with chance proportional to its weight."""
+    cumulative = weights.cumsum()
+    return int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ def decode(
     for _ in range(steps):
         contexts = [tokens[-1]]
         for _ in range(num_speculative_tokens):
-            contexts.append(int(rng.choice(draft.shape[1], p=draft[contexts[-1]])))
+            contexts.append(draw(rng, draft[contexts[-1]]))
         emitted = verify_draft(rng, np.array(contexts[1:], dtype=np.int64), draft[contexts[:-1]], target[contexts], verify)
         kept[: len(emitted) - 1] += 1
         tokens.extend(emitted.tolist())
