@@ -15,6 +15,7 @@ from planner.measure.command import add_commands
 from planner.measure.compare import compare
 from planner.measure.predict import by_length, predicted, scenario_at
 from planner.measure.rows import Row, from_csv, row
+from planner.measure.uploads import calibrated, uploaded
 from planner.problems import InputError
 from planner.scenario import Calibration, Scenario, mean_length
 
@@ -84,6 +85,16 @@ def test_the_part_that_is_off_is_named(factors: dict, part: str, ratio: float) -
     assert f"slower than planned by a factor of {ratio:.2f}" in found.sentence
 
 
+def test_a_part_that_the_plan_holds_for_nothing_is_told_in_milliseconds() -> None:
+    def no_api(found: Row) -> dict:
+        says = little_plan(found)
+        says["latency"]["ttft_s"] = figures(says["latency"]["ttft_s"]["mean"] - API_S)
+        return says
+
+    found = compare(measured()[:3], SCENARIO, no_api)
+    assert "the API's constant time is slower than planned by 50 ms" in found.sentence
+
+
 def test_faster_is_off_as_well() -> None:
     assert verdicts(measured(decode=0.5))["decode"] == "faster"
 
@@ -146,7 +157,8 @@ def test_a_row_s_load_replaces_the_scenario_s() -> None:
     workload = found.workload
     assert (workload.request_rate, workload.max_concurrency, workload.shared_prefix_len) == (3, None, 40)
     assert (mean_length(workload.input_len), mean_length(workload.output_len)) == (100, 20)
-    assert found.simulation.mode == "benchmark"
+    assert found.simulation.mode == "planning", "a row of cache hits leaves out the miss that filled the cache"
+    assert scenario_at(SCENARIO, row(isl_mean=100, osl_mean=20, load_kind="rate", load_value=3.0)).simulation.mode == "benchmark"
     assert scenario_at(SCENARIO, row(isl_mean=100, osl_mean=20, load_kind="offline")).workload.max_concurrency == 2000
     assert found.model_copy(update={"workload": SCENARIO.workload, "simulation": SCENARIO.simulation}) == SCENARIO
 
@@ -172,6 +184,24 @@ def test_bands_in_every_form() -> None:
         assert band(nothing, "tpot").high == pytest.approx(0.024)
     with pytest.raises(InputError, match="no throughput mean"):
         band(latency, "throughput")
+
+
+def test_uploads_become_a_comparison_and_refusals() -> None:
+    data = Path(__file__).parent / "data"
+    files = [
+        ("rows.json", json.dumps({"rows": measured(decode=1.2)})),
+        ("page.txt", (data / "prometheus" / "vllm.txt").read_text()),
+        ("broken.json", "{"),
+    ]
+    found = uploaded(files, SCENARIO, little_plan)
+    assert len(found.rows) == 4
+    assert found.findings.calibration.factor == 1.2
+    assert [name for name, _ in found.facts] == ["page.txt"]
+    assert [name for name, _ in found.refused] == ["broken.json"]
+    assert calibrated(SCENARIO, found.findings).calibration.factor == 1.2
+    nothing = uploaded([("x.json", json.dumps({"rows": [row(id="x", ttft_mean_ms=1.0)]}))], SCENARIO)
+    assert nothing.findings is None
+    assert nothing.refused[0][0] == "comparison"
 
 
 # The acceptance test

@@ -163,6 +163,7 @@ def run_import(arguments: argparse.Namespace) -> int:
     from planner.measure import compare, importers, metrics_text
     from planner.measure.journal import write_whole
     from planner.measure.rows import to_csv, with_context
+    from planner.measure.uploads import calibrated
 
     texts = [path for path in arguments.files if importers.is_metrics(path)]
     if texts:
@@ -179,10 +180,8 @@ def run_import(arguments: argparse.Namespace) -> int:
         findings = compare.compare(rows, scenario)
         found["comparison"] = findings.to_dict()
         if arguments.calibrate is not None:
-            if findings.calibration is None:
-                raise InputError("no row holds TPOT, so there is no calibration to write; import results with time per output token")
-            calibrated = scenario.model_copy(update={"calibration": findings.calibration})
-            write_whole(arguments.calibrate, json.dumps(calibrated.model_dump(mode="json"), indent=1) + "\n")
+            taken = calibrated(scenario, findings)
+            write_whole(arguments.calibrate, json.dumps(taken.model_dump(mode="json"), indent=1) + "\n")
     elif arguments.calibrate is not None:
         raise InputError("--calibrate needs --plan SCENARIO: the factor is measured over predicted time")
     if arguments.out is not None:
@@ -309,6 +308,7 @@ def _comparison_lines(comparison: dict[str, Any]) -> Iterable[str]:
     rows = (
         [c["row"][-40:], c["metric"], _si(c["measured"]), _si(c["low"]), _si(c["high"]), "in band" if c["agrees"] else f"{c['error']:+.0%}"]
         for c in comparison["rows"]
+        if "_" not in c["metric"]
     )
     yield from _table(["row", "metric", "measured", "low", "high", "plan against measured"], rows)
     for part in comparison["components"]:

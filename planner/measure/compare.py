@@ -29,6 +29,9 @@ MEASURED = {
 }
 """Metric → column of the row, statistic, and the factor that makes it SI."""
 
+ENOUGH = {"mean": 1, "p50": 5, "p99": 100}
+"""Requests that a statistic needs before it is compared; rows that do not say how many they hold are taken at their word."""
+
 MOST_ROWS = 200
 """Rows compared at most: each one is a simulation."""
 LIGHT_LOAD_SHARE = 0.1
@@ -119,7 +122,7 @@ def _compare_row(row: Row, plan: Mapping[str, Any], name: str) -> list[Compariso
     for metric, (column, statistic, scale) in MEASURED.items():
         measured = row.get(column)
         base = metric.split("_")[0]
-        if measured is None or figure(plan, base, statistic) is None:
+        if measured is None or figure(plan, base, statistic) is None or (row.get("n_requests") or math.inf) < ENOUGH[statistic]:
             continue
         value, expected = measured * scale, band(plan, base, statistic)
         found.append(
@@ -207,7 +210,9 @@ def _judge(name: Any, points: Sequence[tuple[float, Band]], how: str, missing: s
     verdict: Verdict = "agrees"
     if len(outside) * 2 > len(points):
         verdict = "slower" if measured > said else "faster"
-    return Component(name, verdict, measured, said, measured / said if said > 0 else None, how)
+    # Seconds below a millisecond make no ratio worth reading; the difference tells more.
+    ratio = measured / said if said > (1e-3 if name in ("queue", "api") else 0.0) else None
+    return Component(name, verdict, measured, said, ratio, how)
 
 
 def _is_alone(row: Row) -> bool:
@@ -246,13 +251,14 @@ def calibration(rows: Sequence[Row], pairs: Sequence[tuple[Row, Mapping[str, Any
 def _sentence(comparisons: Sequence[Comparison], components: Sequence[Component]) -> str:
     agreed = sum(c.agrees for c in comparisons)
     told = f"{agreed} of {len(comparisons)} measured figures lie in the plan's bands"
-    off = [c for c in components if c.verdict in ("slower", "faster")]
+    off = [c for c in components if c.verdict in ("slower", "faster") and c.measured is not None and c.predicted is not None]
     if off:
-        worst = max(off, key=lambda c: abs(math.log(c.ratio)) if c.ratio and c.ratio > 0 else 99.0)
-        by = f" by a factor of {worst.ratio:.2f}" if worst.ratio and worst.ratio > 0 else ""
-        told += f"; {_WORDS[worst.name]} is {worst.verdict} than planned{by}"
-        others = [_WORDS[c.name] for c in off if c is not worst]
-        told += f", and so off is {' and '.join(others)}" if others else ""
+        worst = max(off, key=lambda c: abs(math.log(c.ratio)) if c.ratio and c.ratio > 0 else 0.0)
+        gap_ms = abs((worst.measured or 0.0) - (worst.predicted or 0.0)) / MS
+        by = f"a factor of {worst.ratio:.2f}" if worst.ratio and worst.ratio > 0 else f"{gap_ms:.3g} ms"
+        told += f"; {_WORDS[worst.name]} is {worst.verdict} than planned by {by}"
+        others = [f"{_WORDS[c.name]} ({c.verdict})" for c in off if c is not worst]
+        told += f"; also off: {', '.join(others)}" if others else ""
     return told + "."
 
 

@@ -44,7 +44,9 @@ def scenario_at(scenario: Scenario, row: Row) -> Scenario:
     }
     data = scenario.model_dump(mode="json")
     data["workload"] = workload
-    data["simulation"] = {"mode": "benchmark", "replications": 1, "max_requests": MOST_REQUESTS}
+    # A benchmark's ramp is part of its figures; the miss that fills a prefix cache is not part of a row of hits.
+    mode = "planning" if cached else "benchmark"
+    data["simulation"] = {"mode": mode, "replications": 1, "max_requests": MOST_REQUESTS}
     return parse(data)
 
 

@@ -32,6 +32,7 @@ SINGLE = (
 """Tools whose file is one JSON object (or several, as a list or as lines)."""
 RECORDS = (("aiperf", aiperf), ("inference-perf", inference_perf), ("llmperf", llmperf))
 """Tools that also write one object for each request."""
+METRICS_LINE = re.compile(r"^\s*(# (HELP|TYPE) |(vllm|sglang)[:_]\w+(\{| ))", re.MULTILINE)
 DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
 
 
@@ -47,10 +48,13 @@ def is_metrics(path: Path) -> bool:
             head = file.read(200_000)
     except OSError:
         return False
-    return re.search(r"^(# (HELP|TYPE) |(vllm|sglang)[:_]\w+(\{| ))", head, re.MULTILINE) is not None and head.lstrip()[:1] not in (
-        "{",
-        "[",
-    )
+    return is_metrics_text(head)
+
+
+def is_metrics_text(text: str) -> bool:
+    """Prometheus text, or lines of it, rather than a benchmark result."""
+    head = text[:200_000]
+    return head.lstrip()[:1] not in ("{", "[") and METRICS_LINE.search(head) is not None
 
 
 def text_of(path: Path) -> str:
