@@ -110,6 +110,7 @@ def test_damaged_figures_leave_the_scenario(path, value, files):
         (b"no zip", "plan.zip"),
         (b"a,b", "plan.csv"),
         (b"%PDF-1.4", "plan.pdf"),
+        (b'{"scenario": {}, "memory": {"fits": NaN}}', "plan.json"),
         (b"{" * 100_000, "plan.json"),
         (b"[" * 100_000, "plan.json"),
     ],

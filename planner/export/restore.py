@@ -84,12 +84,16 @@ def payload(data: bytes, name: str) -> dict[str, Any]:
         raise InputError(f"{name} holds tables only; open the JSON, HTML, Markdown, XLSX or zip form of the plan")
     try:
         text = readers.get(suffix, _plain)(data)
-        found = json.loads(text) if text is not None else None
+        found = json.loads(text, parse_constant=_no_constant) if text is not None else None
     except DAMAGED as error:
         raise InputError(f"{name} cannot be read as a document of this planner: {' '.join(str(error).split())[:120] or 'it is damaged'}") from error
     if not isinstance(found, dict):
         raise InputError(f"{name} carries no plan; open a file that this planner exported, or a scenario as JSON")
     return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _plain(data: bytes) -> str:

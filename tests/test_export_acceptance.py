@@ -1,0 +1,84 @@
+"""The acceptance test of a document is the one that `check` reads: a result as predicted passes, a slow one fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner import export
+from planner.export import acceptance
+from planner.export.subject import Subject
+from planner.measure import check
+
+KEPT = Path(__file__).parent / "data" / "documents"
+
+
+@pytest.fixture(scope="module")
+def subject():
+    plan = json.loads((KEPT / "plan-and-what-ifs.json").read_text("utf-8"))
+    return Subject(plan, export.extras_of(plan))
+
+
+@pytest.fixture(scope="module")
+def carried(subject):
+    return json.loads(export.build(subject.plan, "json", subject.extras))
+
+
+def result(point, factor=1.0):
+    """A benchmark's row with the predicted figures, times `factor` for latencies and divided by it for throughput."""
+    row = {"id": f"run-{point.tag}", "load_kind": "rate", "load_value": point.load.request_rate, "isl_mean": 1024.0, "osl_mean": 60.0}
+    for e in point.expect:
+        if e.metric == "throughput":
+            row["out_tok_s_total"] = e.predicted / factor
+        else:
+            row[f"{e.metric}_{e.statistic}_ms"] = e.predicted * factor * 1000
+    return row
+
+
+def test_three_loads_with_bands_around_the_prediction(subject):
+    points = acceptance.points(subject)
+    assert [p.share for p in points] == [0.5, 1.0, 1.2]
+    assert [p.load.request_rate for p in points] == [1.0, 2.0, 2.4]
+    for p in points:
+        assert {(e.metric, e.statistic) for e in p.expect} == {
+            ("ttft", "p50"),
+            ("ttft", "p95"),
+            ("tpot", "p50"),
+            ("tpot", "p95"),
+            ("throughput", "mean"),
+        }
+        for e in p.expect:
+            assert 0 < e.low <= e.predicted <= e.high
+
+
+def test_a_result_as_predicted_passes_and_a_slow_one_fails(subject, carried):
+    points = acceptance.points(subject)
+    good = check.check(carried, [result(p) for p in points])
+    assert good.passed
+    assert len(good.verdicts) == 15
+    slow = check.check(carried, [result(p, 2.0) for p in points])
+    assert not slow.passed
+    assert {v.status for v in slow.verdicts} == {"fail"}
+    assert check.check(carried, [result(p, 0.7) for p in points]).passed, "better than the band is no failure"
+
+
+def test_a_promise_closes_the_band_where_it_is_tighter(subject):
+    plan = json.loads(json.dumps(subject.plan))
+    seen = plan["latency"]["ttft_s"]["p95"]
+    plan["scenario"]["slo"]["ttft_s"] = seen * 1.01
+    tight = acceptance.points(Subject(plan, subject.extras))[1]
+    ttft = next(e for e in tight.expect if (e.metric, e.statistic) == ("ttft", "p95"))
+    assert ttft.high == pytest.approx(seen * 1.01)
+    assert "promise" in ttft.why
+
+
+def test_without_other_loads_only_the_planned_one_is_tested(subject):
+    alone = acceptance.points(Subject(subject.plan))
+    assert [p.share for p in alone] == [1.0]
+
+
+def test_nothing_simulated_means_no_test(subject):
+    plan = {**subject.plan, "latency": dict.fromkeys(subject.plan["latency"])}
+    assert acceptance.points(Subject(plan)) == ()
+    section = export.document(plan, export.Extras()).sections[-1]
+    assert "not part of this plan" in section.blocks[0].text
