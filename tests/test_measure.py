@@ -550,3 +550,31 @@ def test_threads_other_than_the_main_one_can_measure() -> None:
     thread.start()
     thread.join()
     assert results[0].finished
+
+
+def test_results_survive_a_plan_that_cannot_be_laid_over_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = tmp_path / "scenario.json"
+    scenario.write_text(json.dumps({"hardware": {"gpu": "h100-sxm"}, "model": {"name": "no-such-model"}}))
+    with Server(Behaviour(gap_s=0.0)) as server:
+        words = [
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            "--prompt-lengths",
+            "50",
+            "--repeats",
+            "1",
+            "--max-tokens",
+            "4",
+            "--no-prefix",
+            "--json",
+        ]
+        status = command("measure", *words, "--plan", scenario, "--out", tmp_path / "run", "--out", tmp_path / "plot.vl.json")
+    assert status == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["summary"]["ok"] == 1
+    assert "no comparison: " in printed.err
+    assert "the plots hold no prediction: " in printed.err
+    assert json.loads((tmp_path / "run").read_text())["summary"]["ok"] == 1
+    assert json.loads((tmp_path / "plot.vl.json").read_text())["vconcat"]

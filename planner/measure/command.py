@@ -140,15 +140,19 @@ def run_measure(arguments: argparse.Namespace) -> int:
         if show:
             show(run)
 
-    try:
-        run = measure(endpoint, options, on_result)
-        found = document(run, context)
-        if scenario and any(r.ok for r in run.requests):
+    if kept is not None:
+        print(f"Until the run ends, what was measured is kept in {kept}; --out FILE keeps it where you want.", file=sys.stderr)
+    run = measure(endpoint, options, on_result)
+    journal.finish(run)
+    found = document(run, context)
+    if scenario is not None and found["rows"]:
+        try:
             found["comparison"] = compare.compare(found["rows"], scenario).to_dict()
-        journal.finish(run)
-    finally:
-        if kept is not None:
-            kept.unlink(missing_ok=True)
+        except InputError as error:
+            # What was measured must not be lost because a plan cannot be laid over it.
+            print(f"no comparison: {error}", file=sys.stderr)
+    if kept is not None:
+        kept.unlink(missing_ok=True)
     if arguments.json:
         print(json.dumps(found, indent=1))
     else:

@@ -22,7 +22,7 @@ SHARE_OF_TIME = 0.05
 
 
 class Journal:
-    """Writes a run to files after its requests: JSON, JSON lines of requests, or rows as CSV, by the file's suffix.
+    """Writes a run to files after its requests: JSON (also without a suffix), JSON lines of requests, or rows as CSV, by suffix.
 
     Each file is replaced whole and at once, so a reader never sees half of one. Charts (`.svg`, `.html`, `.vl.json`) are
     written at the end. The first path that cannot be written is wrong input; one that fails later is told once and skipped.
@@ -30,8 +30,8 @@ class Journal:
 
     def __init__(self, paths: list[Path], predicted: charts.Predict | None = None, context: Mapping[str, Any] | None = None) -> None:
         for path in paths:
-            if path.suffix.lower() not in SUFFIXES:
-                raise InputError(f"--out {str(path)!r} ends in {path.suffix or 'nothing'}; choose one of {', '.join(SUFFIXES)}")
+            if path.suffix and path.suffix.lower() not in SUFFIXES:
+                raise InputError(f"--out {str(path)!r} ends in {path.suffix}; choose one of {', '.join(SUFFIXES)}")
             if not path.parent.is_dir() or path.is_dir():
                 raise InputError(f"--out {str(path)!r} cannot be written: its folder does not exist or it is a folder; choose another path")
         self._tables = [path for path in paths if not charts.is_chart(path)]
@@ -55,9 +55,16 @@ class Journal:
         self._next_s = 0.0
         self.save(run)
         if self._charts:
-            data = charts.chart_data(run.requests, self._predicted)
+            try:
+                data = charts.chart_data(run.requests, self._predicted)
+            except InputError as error:
+                print(f"the plots hold no prediction: {error}", file=sys.stderr)
+                data = charts.chart_data(run.requests)
             for path in self._charts:
-                self._try(path, charts.render(path, data))
+                try:
+                    self._try(path, charts.render(path, data))
+                except InputError as error:
+                    print(error, file=sys.stderr)
 
     def _try(self, path: Path, content: str) -> None:
         try:
