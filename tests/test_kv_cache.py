@@ -200,7 +200,7 @@ def prompts(branches: list[int]) -> tuple[int, ...]:
     return tuple(hash(tuple(branches[: i + 1])) for i in range(len(branches)))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     total=st.integers(1, 30),
     ttl_s=st.sampled_from([None, 5.0]),

@@ -46,7 +46,7 @@ def transition_p_value(tokens: np.ndarray, model: np.ndarray) -> float:
 @pytest.mark.parametrize("k", [1, 4])
 def test_the_rule_leaves_the_targets_distribution_unchanged(k):
     target, draft = models(seed=3)
-    exact = spec.decode(np.random.default_rng(11), target, draft, k, steps=12_000 // k)
+    exact = spec.decode(np.random.default_rng(11), target, draft, k, steps=8_000 // k)
     assert transition_p_value(exact.tokens, target) > 0.01
     assert transition_p_value(exact.tokens, draft) < 1e-6
 
@@ -69,7 +69,7 @@ def test_acceptance_is_the_overlap_of_the_two_distributions():
     draft = np.tile([0.2, 0.3, 0.5], (3, 1))
     alpha = spec.overlap(target[0], draft[0])
     assert alpha == pytest.approx(0.7)
-    run = spec.decode(np.random.default_rng(0), target, draft, 3, steps=6_000)
+    run = spec.decode(np.random.default_rng(0), target, draft, 3, steps=4_000)
     assert run.acceptance_rates == pytest.approx(spec.geometric_rates(alpha, 3), abs=0.025)
     assert run.acceptance_length == pytest.approx(spec.acceptance_length(spec.geometric_rates(alpha, 3)), rel=0.02)
 
@@ -104,13 +104,13 @@ def test_decode_steps_match_a_walk_of_single_steps():
     rates = (0.7, 0.3, 0.25)
     rng = np.random.default_rng(1)
     walked = []
-    for _ in range(4_000):
+    for _ in range(1_500):
         left, steps = 37, 0
         while left > 0:
             left -= 1 + int(np.sum(rng.random() < np.array(rates)))
             steps += 1
         walked.append(steps)
-    drawn = spec.draw_decode_steps(rng, np.full(4_000, 37), rates)
+    drawn = spec.draw_decode_steps(rng, np.full(1_500, 37), rates)
     assert stats.ks_2samp(walked, drawn).pvalue > 0.01
 
 
