@@ -6,6 +6,7 @@ step, no `KvCache`. It shares with the real one only what is not under test: `So
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, nan
@@ -112,8 +113,10 @@ class Oracle:
         self.source, self.step_time, self.limits, self.pool, self.policy = source, step_time, limits, pool, policy
         self.emissions = emissions or (lambda request: [1] * request.decode_steps)
         self.now_s = self.last_start_s = 0.0
-        self.tickets = 0
-        self.queue: list[Sequence] = []
+        self.tickets = self.preempted = 0
+        self.queue: list[Sequence] = []  # by rank
+        self.hurried = False
+        self.horizon_s = 0.0
         self.running: list[Sequence] = []
         self.prefilling: list[Sequence] = []
         self.decoding: list[Sequence] = []
@@ -140,7 +143,6 @@ class Oracle:
 
     def idle_start(self) -> float:
         """When an idle engine goes on: with its next step, or to the next arrival."""
-        self.queue = [s for s in self.queue if s.status == "waiting"]
         if self.queue and self.policy == "static" and len(self.queue) < self.limits.seats:
             oldest = min(s.request.arrival_s for s in self.queue)
             return max(self.now_s, min(oldest + self.limits.static_timeout_s, self.source.peek()))
@@ -162,7 +164,11 @@ class Oracle:
             self.end(sequence, "failed", request.arrival_s)
             return
         self.tickets += 1
-        self.queue.append(sequence)
+        self.hurried = self.hurried or request.deadline_s < inf
+        self.wait(sequence)
+
+    def wait(self, sequence: Sequence) -> None:
+        insort(self.queue, sequence, key=lambda s: s.rank)
 
     def blocks(self, tokens: int) -> int:
         return -(-tokens // self.pool.size)
@@ -172,13 +178,12 @@ class Oracle:
     def step(self) -> None:
         self.cancel_late()
         idle = not self.decoding and not self.lingering and not self.prefilling
-        horizon = self.last_start_s if self.limits.async_scheduling and not idle else self.now_s
-        waiting = sorted((s for s in self.queue if s.request.arrival_s <= horizon), key=lambda s: s.rank)
-        preempted = sum(s.preemptions for s in self.queue)
-        decode, chunks = getattr(self, self.policy)(waiting, idle)
+        self.horizon_s = self.last_start_s if self.limits.async_scheduling and not idle else self.now_s
+        preempted = self.preempted
+        decode, chunks = getattr(self, self.policy)(idle)
         rows = [*self.decoding, *self.lingering] if decode else []
         if not chunks and not rows:
-            assert preempted < sum(s.preemptions for s in self.queue) or not self.queue, "work waits, and a step has nothing in it"
+            assert self.preempted > preempted or not self.queue, "work waits, and a step has nothing in it"
             return
         contexts = [s.computed + 1 for s in rows]
         windowed = sum(min(c, self.limits.window) for c in contexts) if self.limits.window else 0
@@ -222,26 +227,28 @@ class Oracle:
 
     # -- policies
 
-    def mixed(self, waiting: list[Sequence], idle: bool) -> tuple[bool, list]:
+    def mixed(self, idle: bool) -> tuple[bool, list]:
         preempted = self.grow()
         budget = self.limits.max_num_batched_tokens - len(self.decoding) * (1 + self.limits.num_speculative_tokens)
-        return True, self.chunks(budget, [] if preempted else waiting)
+        return True, self.chunks(budget, admitting=not preempted)
 
-    def prefill_first(self, waiting: list[Sequence], idle: bool) -> tuple[bool, list]:
-        chunks = self.chunks(self.limits.max_num_batched_tokens, waiting)
+    def prefill_first(self, idle: bool) -> tuple[bool, list]:
+        chunks = self.chunks(self.limits.max_num_batched_tokens, admitting=True)
         if not chunks:
             self.grow()
         return not chunks, chunks
 
-    def static(self, waiting: list[Sequence], idle: bool) -> tuple[bool, list]:
-        if idle:
-            for sequence in waiting:
-                if not self.admit(sequence, inf):
-                    break
-        chunks = self.chunks(self.limits.max_num_batched_tokens, [])
+    def static(self, idle: bool) -> tuple[bool, list]:
+        while idle and (head := self.head()) and self.admit(head, inf):
+            pass
+        chunks = self.chunks(self.limits.max_num_batched_tokens, admitting=False)
         if not chunks:
             self.grow()
         return not chunks, chunks
+
+    def head(self) -> Sequence | None:
+        """Whose turn it is, of those that the scheduler sees."""
+        return next((s for s in self.queue if s.request.arrival_s <= self.horizon_s), None)
 
     def grow(self) -> bool:
         """Blocks for the next token of every decoding sequence; the newest go until there are enough."""
@@ -256,14 +263,14 @@ class Oracle:
             sequence.table += [self.pool.new() for _ in range(blocks)]
         return preempted
 
-    def chunks(self, budget: int, waiting: list[Sequence]) -> list[tuple[Sequence, int, int]]:
+    def chunks(self, budget: int, admitting: bool) -> list[tuple[Sequence, int, int]]:
         chunks: list[tuple[Sequence, int, int]] = []
         whole = not self.limits.enable_chunked_prefill
-        for sequence in [*self.prefilling, *waiting]:
-            if budget <= 0:
-                break
+        under_way = list(self.prefilling)
+        while budget > 0:
             longest = budget if whole and chunks else inf
-            if sequence.status == "waiting" and not self.admit(sequence, longest):
+            sequence = under_way.pop(0) if under_way else self.head() if admitting else None
+            if sequence is None or (sequence.status == "waiting" and not self.admit(sequence, longest)):
                 break
             cached, new = sequence.computed, sequence.prompt - sequence.computed
             if new > longest:
@@ -338,8 +345,9 @@ class Oracle:
             sequence.emissions = [tokens for tokens in sequence.emissions if tokens]
         sequence.decoding = False
         sequence.preemptions += 1
+        self.preempted += 1
         sequence.status = "waiting"
-        self.queue.append(sequence)
+        self.wait(sequence)
         self.close_static()
 
     def finish(self, sequence: Sequence) -> None:
@@ -359,6 +367,8 @@ class Oracle:
             self.lingering = []
 
     def cancel_late(self) -> None:
+        if not self.hurried:
+            return
         late = [s for s in [*self.queue, *self.running] if s.request.deadline_s < self.now_s]
         for sequence in sorted(late, key=lambda s: (s.request.deadline_s, s.ticket)):
             if sequence.status == "running":

@@ -45,15 +45,19 @@ class DecodeBatch:
         self.context_tokens += context
         self.tokens_per_step += grows
         self.growth.start(request, self.clock)
-        request.answer_clock = request.window_clock = 0
+        steps, request.answer_clock, request.window_clock = request.steps_left, 0, 0
         if self.window is not None:
             self.windowed_context_tokens += min(context, self.window)
             if context < self.window:
                 self.windowed_tokens_per_step += grows
-                request.window_clock = self._meet("window", request, ceil((self.window - context) / grows))
+                request.window_clock = self.clock + ceil((self.window - context) / grows)
+                if request.window_clock < self.clock + steps:
+                    self._meet("window", request, request.window_clock)
         if isnan(request.answer_s):
-            request.answer_clock = self._meet("answer", request, ceil((request.thinking_tokens + 1 - request.emitted_tokens) / grows))
-        request.finish_clock = self._meet("finish", request, request.steps_left)
+            request.answer_clock = self.clock + ceil((request.thinking_tokens + 1 - request.emitted_tokens) / grows)
+            self._meet("answer", request, request.answer_clock)
+        request.finish_clock = self.clock + steps
+        self._meet("finish", request, request.finish_clock)
 
     def fill_window(self, request: Request) -> None:
         """Its context has reached the window: what the windowed layers read of it grows no more."""
@@ -62,8 +66,11 @@ class DecodeBatch:
         self.windowed_tokens_per_step -= request.tokens_per_step
         request.window_clock = 0
 
-    def stop(self, request: Request) -> None:
-        """End a decode run: bring the request up to date and take back its growth and its appointments. Its row stays."""
+    def stop(self, request: Request, early: bool) -> None:
+        """End a decode run: bring the request up to date and take back its growth. Its row stays.
+
+        `early`: before its last step, so that appointments are left to cancel.
+        """
         steps = self.clock - request.start_clock
         grown = steps * request.tokens_per_step
         request.computed_tokens = request.prompt_tokens + grown
@@ -73,9 +80,9 @@ class DecodeBatch:
         self.tokens_per_step -= request.tokens_per_step
         if request.window_clock:
             self.windowed_tokens_per_step -= request.tokens_per_step
-            self._cancel("window", request, request.window_clock)
-        self._cancel("answer", request, request.answer_clock)
-        self._cancel("finish", request, request.finish_clock)
+        if early:
+            for clock in {request.window_clock, request.answer_clock, request.finish_clock}:
+                self._cancel(request, clock)
         request.start_clock = -1
 
     def remove(self, request: Request) -> None:
@@ -89,14 +96,14 @@ class DecodeBatch:
             self.context_tokens = self.windowed_context_tokens = 0
             self.tokens_per_step = self.windowed_tokens_per_step = 0
 
-    def _meet(self, occasion: Occasion, request: Request, steps: int) -> int:
-        clock = self.clock + steps
-        self.appointments.setdefault(clock, []).append((occasion, request))
-        return clock
+    def _meet(self, occasion: Occasion, request: Request, clock: int) -> None:
+        if clock in self.appointments:
+            self.appointments[clock].append((occasion, request))
+        else:
+            self.appointments[clock] = [(occasion, request)]
 
-    def _cancel(self, occasion: Occasion, request: Request, clock: int) -> None:
-        then = self.appointments.get(clock, []) if clock >= self.clock else []
-        if (occasion, request) in then:
-            then.remove((occasion, request))
-            if not then:
+    def _cancel(self, request: Request, clock: int) -> None:
+        if clock in self.appointments:
+            self.appointments[clock] = [entry for entry in self.appointments[clock] if entry[1] is not request]
+            if not self.appointments[clock]:
                 del self.appointments[clock]

@@ -63,10 +63,13 @@ class Replica:
         """
         scheduler = self._scheduler
         while not scheduler.ended and self._log.steps < self.max_steps:
-            start_s = self.next_start_s()
-            if start_s >= until:
+            if scheduler.idle:
+                start_s = self.next_start_s()
+                if start_s >= until:
+                    break
+                scheduler.now_s = start_s
+            elif scheduler.now_s >= until:
                 break
-            scheduler.now_s = start_s
             if not self._step(until) and not scheduler.loading:
                 break
         ended, scheduler.ended = scheduler.ended, []

@@ -239,7 +239,7 @@ class Scheduler:
         decoding = request.start_clock >= 0
         if decoding:
             self.log.run(request, self.batch.clock)
-            self.batch.stop(request)
+            self.batch.stop(request, early=True)
             self.batch.remove(request)
         elif request in self.prefilling:
             self.prefilling.remove(request)
@@ -259,7 +259,7 @@ class Scheduler:
         decoding = request.start_clock >= 0
         if decoding:
             self.log.run(request, self.batch.clock)
-            self.batch.stop(request)
+            self.batch.stop(request, early=False)
         if decoding and self.ends_together:
             self.lingering.append(request)
         else:

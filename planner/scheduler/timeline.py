@@ -130,53 +130,47 @@ class Timeline:
         return max((engine.end_s for engine in self.engines), default=0.0)
 
 
-TYPECODES = {
-    "number": "q",
-    "input_tokens": "q",
-    "output_tokens": "q",
-    "decode_steps": "q",
-    "cached_tokens": "q",
-    "preemptions": "i",
-    "priority_class": "i",
-    "truncated": "b",
-    "status": "b",
-}
-"""Columns that are not float64."""
-
 COLUMNS = tuple(f.name for f in fields(Timeline) if f.name not in ("engines", "reasons", "stopped"))
+WHOLE = {"number", "input_tokens", "output_tokens", "decode_steps", "cached_tokens", "preemptions", "priority_class", "status"}
+"""Columns of whole numbers; the ledger keeps all as doubles, which hold them exactly."""
 
 
 class Ledger:
-    """Collects requests as they end, as columns, so that a request object lives no longer than its request."""
+    """Collects requests as they end, as rows of numbers, so that a request object lives no longer than its request."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, array[Any]] = {name: array(TYPECODES.get(name, "d")) for name in COLUMNS}
+        self._rows = array("d")
         self._reasons: dict[str, None] = {}
 
     def add(self, request: Request) -> None:
         """Write down a request that has ended, or that never will."""
-        c = self._columns
-        c["number"].append(request.number)
-        c["arrival_s"].append(request.arrival_s)
-        c["scheduled_s"].append(request.scheduled_s)
-        c["first_token_s"].append(request.first_token_s)
-        c["answer_s"].append(request.answer_s)
-        c["finish_s"].append(request.finish_s)
-        c["input_tokens"].append(request.input_tokens)
-        c["output_tokens"].append(request.output_tokens)
-        c["decode_steps"].append(request.decode_steps)
-        c["cached_tokens"].append(request.cached_tokens)
-        c["preemptions"].append(request.preemptions)
-        c["priority_class"].append(request.priority_class)
-        c["truncated"].append(request.truncated)
-        c["status"].append(STATUSES.index(request.status) if request.status in STATUSES else UNFINISHED)
+        self._rows.extend(
+            (
+                request.number,
+                request.arrival_s,
+                request.scheduled_s,
+                request.first_token_s,
+                request.answer_s,
+                request.finish_s,
+                request.input_tokens,
+                request.output_tokens,
+                request.decode_steps,
+                request.cached_tokens,
+                request.preemptions,
+                request.priority_class,
+                request.truncated,
+                STATUSES.index(request.status) if request.status in STATUSES else UNFINISHED,
+            )
+        )
         if request.reason:
             self._reasons[request.reason] = None
 
     def timeline(self, engines: Iterable[EngineLog], stopped: str = "") -> Timeline:
         """Everything added so far, in order of arrival."""
-        columns = {name: np.array(column) for name, column in self._columns.items()}
-        order = np.argsort(columns["number"], kind="stable")
-        columns = {name: column[order] for name, column in columns.items()}
-        columns["truncated"] = columns["truncated"].astype(bool)
+        table = np.array(self._rows).reshape(-1, len(COLUMNS))
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        columns: dict[str, Any] = {
+            name: table[:, i].astype(np.int64 if name in WHOLE else bool if name == "truncated" else float)
+            for i, name in enumerate(COLUMNS)
+        }
         return Timeline(**columns, engines=tuple(engines), reasons=tuple(self._reasons), stopped=stopped)

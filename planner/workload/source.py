@@ -41,6 +41,10 @@ class Source:
         self._patience_s = math.inf if deadline_s is None else deadline_s
         self._retry_rate, self._random = retry_rate, Random(f"{seed} retries")
         self._max_requests = max_requests or 10 * len(requests)
+        # Views whose items are plain Python numbers.
+        self._first_row, self._start_s = requests.first_row.data, requests.session_start_s.data
+        self._input, self._output, self._decode_steps = requests.input_tokens.data, requests.output_tokens.data, requests.decode_steps.data
+        self._thinking, self._class, self._truncated = requests.thinking_tokens.data, requests.priority_class.data, requests.truncated.data
         self._due: list[tuple[float, int, int]] = []  # (time, row, session) of what is known to be sent
         self._active = self._opened = 0  # sessions under way, sessions ever opened
         self._open_next(0.0)
@@ -58,17 +62,17 @@ class Source:
     def next(self) -> Request:
         """The request that `peek` announced."""
         arrival_s, row, session = heappop(self._due)
-        if row == self.requests.first_row[session] and session == self._opened - 1:
+        if row == self._first_row[session] and session == self._opened - 1:
             self._open_next(arrival_s)
         return self._request(arrival_s, row, session)
 
     def finished(self, request: Request) -> None:
         """A client learns at `request.finish_s` how its request ended, and may send another."""
-        columns, now = self.requests, request.finish_s
+        now = request.finish_s
         if request.status == "finished":
             following = request.row + 1
-            if following < columns.first_row[request.session + 1]:
-                self._send(now + float(columns.think_s[following]), following, request.session)
+            if following < self._first_row[request.session + 1]:
+                self._send(now + float(self.requests.think_s[following]), following, request.session)
                 return
         elif request.status == "cancelled" and self._random.random() < self._retry_rate:
             self._send(now, request.row, request.session)
@@ -79,11 +83,11 @@ class Source:
 
     def _open_next(self, now: float) -> None:
         """Make the next session known, if a client is free for it."""
-        if self._opened < len(self.requests.session_start_s) and self._active < self._clients:
-            start_s = max(now, float(self.requests.session_start_s[self._opened]))
+        session = self._opened
+        if session < len(self._start_s) and self._active < self._clients:
             self._active += 1
             self._opened += 1
-            self._send(start_s, int(self.requests.first_row[self._opened - 1]), self._opened - 1)
+            self._send(max(now, self._start_s[session]), self._first_row[session], session)
 
     def _send(self, at_s: float, row: int, session: int) -> None:
         if self.sent < self._max_requests:
@@ -92,24 +96,23 @@ class Source:
             self.exhausted = True
 
     def _request(self, arrival_s: float, row: int, session: int) -> Request:
-        columns = self.requests
         self.sent += 1
         if self.sent >= self._max_requests:
             self.exhausted = self.exhausted or bool(self._due)
             self._due.clear()
-        priority_class = int(columns.priority_class[row])
+        priority_class = self._class[row]
         return Request(
             number=self.sent - 1,
             arrival_s=arrival_s,
-            input_tokens=int(columns.input_tokens[row]),
-            output_tokens=int(columns.output_tokens[row]),
-            decode_steps=int(columns.decode_steps[row]),
-            thinking_tokens=int(columns.thinking_tokens[row]),
+            input_tokens=self._input[row],
+            output_tokens=self._output[row],
+            decode_steps=self._decode_steps[row],
+            thinking_tokens=self._thinking[row],
             priority=self._priorities[priority_class],
             priority_class=priority_class,
-            keys=columns.keys(row, session, self._block_size) if self._block_size else (),
+            keys=self.requests.keys(row, session, self._block_size) if self._block_size else (),
             session=session,
             row=row,
             deadline_s=arrival_s + self._patience_s,
-            truncated=bool(columns.truncated[row]),
+            truncated=bool(self._truncated[row]),
         )
