@@ -85,12 +85,18 @@ def problems(plan: Json) -> None:
     for problem in plan["problems"]:
         box = shown.get(problem["severity"])
         if box:
-            box(f"{plain(problem['message'])} {plain(problem['remedy'])}".strip())
+            box(plain(sentence(problem)))
     quiet = [p for p in plan["problems"] if p["severity"] not in shown]
     if quiet:
         with st.expander(f"{len(quiet)} assumption{'s' if len(quiet) > 1 else ''} behind these figures"):
             for problem in quiet:
-                st.markdown(f"- {plain(problem['message'])} {plain(problem['remedy'])}")
+                st.markdown(f"- {plain(sentence(problem))}")
+
+
+def sentence(problem: Json) -> str:
+    """A problem and its way out as sentences."""
+    message = problem["message"].strip().rstrip(".")
+    return f"{message[:1].upper()}{message[1:]}. {problem['remedy']}".strip()
 
 
 def cannot_run(plan: Json, scenario: Scenario) -> None:

@@ -66,7 +66,10 @@ def step_lines(plan: Json, scenario: Scenario) -> list[Line]:
 def load_lines(plan: Json, scenario: Scenario) -> list[Line]:
     """What the simulation counted."""
     load, sim, latency = plan["throughput"], plan["simulation"], plan["latency"]
-    how = f"{sim['requests'] or 0:,} requests in {sim['replications'] or 0} runs of the engine's step loop, {sim['steps'] or 0:,} steps, mode {sim['mode']}"
+    how = (
+        f"{sim['requests'] or 0:,} requests in {sim['replications'] or 0} runs of the engine's step "
+        f"loop, {sim['steps'] or 0:,} steps, mode {sim['mode']}"
+    )
     point = f"p{scenario.slo.percentile}"
     rows: list[Line] = []
     for key, name, meaning in (
@@ -93,7 +96,10 @@ def load_lines(plan: Json, scenario: Scenario) -> list[Line]:
     rows.append(
         (
             "Throughput",
-            f"{compact(load['output_tokens_per_s'])} output tokens/s at a mean batch of {digits(load['mean_batch'])}; the engine is busy {percent(load['busy'])} of the time",
+            (
+                f"{compact(load['output_tokens_per_s'])} output tokens/s at a mean batch of "
+                f"{digits(load['mean_batch'])}; the engine is busy {percent(load['busy'])} of the time"
+            ),
             how,
         )
     )
@@ -101,7 +107,10 @@ def load_lines(plan: Json, scenario: Scenario) -> list[Line]:
         rows.append(
             (
                 "Utilization",
-                f"{percent(load['utilization'])} = offered {digits(scenario.workload.request_rate)} ÷ {digits(load['capacity_requests_per_s'])} requests/s, the most at which the promise holds",
+                (
+                    f"{percent(load['utilization'])} = offered {digits(scenario.workload.request_rate)} ÷ "
+                    f"{digits(load['capacity_requests_per_s'])} requests/s, the most at which the promise holds"
+                ),
                 how,
             )
         )
@@ -124,14 +133,21 @@ def cost_lines(plan: Json, scenario: Scenario) -> list[Line]:
     rows.append(
         (
             "$ per M output, at load",
-            f"{usd(cost['usd_per_mtok_output'])}: each step's time is split into what it would take without the prompt chunk (output) and the rest (input); idle time in the same ratio",
+            (
+                f"{usd(cost['usd_per_mtok_output'])}: each step's time is split into what it would take "
+                "without the prompt chunk (output) and the rest (input); idle time in the same ratio"
+            ),
             "definition",
         )
     )
     rows.append(
         (
             "$ per M output, floor",
-            f"{usd(cost['floor']['usd_per_mtok_output'])} = $ per second of one replica ÷ (batch {plan['roofline']['batch']:,} ÷ step {seconds(plan['roofline']['decode_step_s'])}) ÷ busy share {digits(scenario.price.utilization)}",
+            (
+                f"{usd(cost['floor']['usd_per_mtok_output'])} = $ per second of one replica ÷ (batch "
+                f"{plan['roofline']['batch']:,} ÷ step {seconds(plan['roofline']['decode_step_s'])}) ÷ busy "
+                f"share {digits(scenario.price.utilization)}"
+            ),
             "definition",
         )
     )

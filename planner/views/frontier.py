@@ -18,7 +18,8 @@ Json = dict[str, Any]
 GPUS = ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x")
 BATCHES = (1, 4, 16, 64, 256)
 IRRELEVANT = ("name", "notes", "slo", "simulation", "fleet")
-"""Sections that do not move the points."""
+ARRIVALS = ("request_rate", "max_concurrency", "burstiness", "num_prompts", "seed", "think_time_s", "retry_rate", "deadline_s")
+"""Sections and fields of the workload that do not move the points: moving their sliders computes nothing again."""
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -28,7 +29,8 @@ def _points(scenario: Scenario, gpus: tuple[str, ...]) -> tuple[Point, ...]:
 
 def points(scenario: Scenario) -> tuple[Point, ...]:
     """Common GPUs and the plan's own, at every layout and batch that fits, with the plan's precision."""
-    bare = scenario.model_copy(update={name: getattr(Scenario(), name) for name in IRRELEVANT})
+    steady = scenario.workload.model_copy(update={name: getattr(Scenario().workload, name) for name in ARRIVALS})
+    bare = scenario.model_copy(update={name: getattr(Scenario(), name) for name in IRRELEVANT} | {"workload": steady})
     same_price = scenario.price.usd_per_gpu_hour is not None
     # A price typed in by hand belongs to the plan's own GPU; for the others it would be wrong.
     gpus = (scenario.hardware.gpu,) if same_price else tuple(dict.fromkeys((scenario.hardware.gpu, *GPUS)))
@@ -61,7 +63,8 @@ def render(plan: Json, scenario: Scenario) -> None:
     here = own_point(plan)
     cheapest = min(found, key=lambda p: p.usd_per_mtok_output or 0)
     takeaway = (
-        f"Cheapest: {cheapest.gpu}, {cheapest.tensor_parallel_size} per replica, batch {cheapest.batch}, {usd(cheapest.usd_per_mtok_output)} per M output "
+        f"Cheapest: {cheapest.gpu}, {cheapest.tensor_parallel_size} per replica, batch "
+        f"{cheapest.batch}, {usd(cheapest.usd_per_mtok_output)} per M output "
         f"at {digits(cheapest.tokens_per_s_per_user)} tokens/s for each user, always full. Click a point to adopt it."
     )
     components.chart(prices.frontier(rows, here, components.ink()), takeaway, key="frontier", on_select=_adopt)
@@ -131,5 +134,8 @@ def roofline(plan: Json, scenario: Scenario) -> None:
     reached = rows[0]["flops"] / min(rows[0]["intensity"] * bandwidth, peak)
     components.chart(
         steps.roofline(rows, peak, bandwidth, components.ink()),
-        f"Decoding reaches {digits(100 * reached)} % of what this GPU could do at its intensity; the ridge is at {digits(peak / bandwidth)} FLOP per byte.",
+        (
+            f"Decoding reaches {digits(100 * reached)} % of what this GPU could do at its intensity; the "
+            f"ridge is at {digits(peak / bandwidth)} FLOP per byte."
+        ),
     )

@@ -42,9 +42,16 @@ def window(engine: EngineLog, at_s: float) -> list[Row]:
         chunk, decoding = int(r.chunk_tokens[i]), int(r.decode_sequences[i])
         kind = "decode and prompt chunk" if chunk and decoding else "prompt only" if chunk else "decode only"
         rows.append(
-            {"start": float(r.end_s[i] - r.seconds[i]), "end": float(r.end_s[i]), "kind": kind, "sequences": decoding, "chunk": chunk,
-             "waiting": int(r.waiting[i]), "took": seconds(float(r.seconds[i]))}
-        )  # fmt: skip
+            {
+                "start": float(r.end_s[i] - r.seconds[i]),
+                "end": float(r.end_s[i]),
+                "kind": kind,
+                "sequences": decoding,
+                "chunk": chunk,
+                "waiting": int(r.waiting[i]),
+                "took": seconds(float(r.seconds[i])),
+            }
+        )
     return rows
 
 

@@ -59,9 +59,14 @@ def body(plan: dict[str, Any], scenario: Scenario) -> None:
             st.code(command.text, language="bash", wrap_lines=True)
     st.markdown("**Scenario file**")
     st.download_button(
-        "Download scenario", data=partial(presets.to_text, scenario), file_name=f"{name}.scenario.json", mime="application/json",
-        on_click="ignore", width="stretch", key="export.scenario",
-    )  # fmt: skip
+        "Download scenario",
+        data=partial(presets.to_text, scenario),
+        file_name=f"{name}.scenario.json",
+        mime="application/json",
+        on_click="ignore",
+        width="stretch",
+        key="export.scenario",
+    )
     st.file_uploader(
         "Open a scenario or an exported plan", type=["json", "html", "md", "xlsx", "zip"], key="scenario_file", on_change=_open
     )

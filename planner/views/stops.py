@@ -77,7 +77,8 @@ def _decode_step(s: Scenario, ink: Ink) -> Answer:
     here = found[tp]
     reading = sum(t.seconds for t in here.terms if t.phase in ("decode", "step") and t.bound == "memory")
     takeaway = (
-        f"With one sequence on {tp} GPUs a step takes {seconds(here.decode_step_s)}, {percent(reading / here.decode_step_s)} of it reading memory: "
+        f"With one sequence on {tp} GPUs a step takes {seconds(here.decode_step_s)}, "
+        f"{percent(reading / here.decode_step_s)} of it reading memory: "
         f"{digits(1 / here.decode_step_s)} tokens a second is the most that one user can get."
     )
     return simple.stacked(rows, "milliseconds of one step at batch 1", parts, ink), takeaway
@@ -92,7 +93,10 @@ def _batching(s: Scenario, ink: Ink) -> Answer:
     batch = min(batch, most)
     gain = batch / found[batch].decode_step_s * found[1].decode_step_s
     slow = found[batch].decode_step_s / found[1].decode_step_s
-    takeaway = f"{batch} sequences share one reading of the weights: {digits(gain)} times the tokens of one, while each step takes {digits(slow)} times as long."
+    takeaway = (
+        f"{batch} sequences share one reading of the weights: {digits(gain)} times the tokens of one, "
+        f"while each step takes {digits(slow)} times as long."
+    )
     takeaway += f" The cache holds {most if most == BATCHES[-1] else replica_batch(s)} at most." if batch == most else ""
     return simple.lines(rows, "sequences in the batch", "tokens per second", ink, at=batch, log_x=True, log_y=True), takeaway
 
@@ -138,7 +142,11 @@ def _prefix(s: Scenario, ink: Ink) -> Answer:
                 "text": f"{seconds(ttft)}, {percent(busy)} of prompt tokens found",
             }
         )
-    takeaway = f"With {share} % in common, p95 TTFT is {seconds(seen[True][0])} with the cache and {seconds(seen[False][0])} without; {percent(seen[True][1])} of prompt tokens are not computed again."
+    takeaway = (
+        f"With {share} % in common, p95 TTFT is {seconds(seen[True][0])} with the cache and "
+        f"{seconds(seen[False][0])} without; {percent(seen[True][1])} of prompt tokens are not "
+        "computed again."
+    )
     return simple.bars(rows, "TTFT p95, milliseconds", ink, chosen="with prefix cache"), takeaway
 
 
@@ -151,7 +159,7 @@ def plans_mean(s: Scenario) -> float:
 
 def _speculation(s: Scenario, ink: Ink) -> Answer:
     rate = st.slider("Chance that a drafted token is accepted", 0.4, 0.95, 0.8, 0.05, key="lesson.acceptance")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for batch in (1, 32, 128):
         base = at_batch(s, batch, speculative=None)
         for k in range(1, 9):
@@ -193,7 +201,10 @@ def _quantisation(s: Scenario, ink: Ink) -> Answer:
     (base_s, base_n), (step_s, held) = lines["bf16"], lines[chosen]
     return (
         simple.bars(rows, "step at batch 1, milliseconds", ink, chosen=chosen),
-        f"In {chosen} a lone step takes {percent(step_s / base_s)} of the time in bf16 and the cache holds {held:,} sequences instead of {base_n:,}.",
+        (
+            f"In {chosen} a lone step takes {percent(step_s / base_s)} of the time in bf16 and the cache "
+            f"holds {held:,} sequences instead of {base_n:,}."
+        ),
     )
 
 
@@ -212,7 +223,11 @@ def _prefill(s: Scenario, ink: Ink) -> Answer:
         return simple.bars([], "", ink), f"A prompt of {prompt:,} tokens does not fit."
     here = found[prompt]
     steps = here.prefill_s / here.decode_step_batch1_s
-    takeaway = f"A prompt of {prompt:,} tokens takes {seconds(here.prefill_s)} of arithmetic, as long as {digits(steps)} decode steps; each token after it waits for memory instead, {seconds(here.decode_step_batch1_s)}."
+    takeaway = (
+        f"A prompt of {prompt:,} tokens takes {seconds(here.prefill_s)} of arithmetic, as long as "
+        f"{digits(steps)} decode steps; each token after it waits for memory instead, "
+        f"{seconds(here.decode_step_batch1_s)}."
+    )
     return simple.lines(rows, "prompt tokens", "milliseconds", ink, at=prompt, log_x=True, log_y=True), takeaway
 
 
@@ -232,20 +247,83 @@ def _price(s: Scenario, ink: Ink) -> Answer:
         return simple.bars([], "", ink), "This GPU has no known price: type one in the sidebar."
     most = max(n for n, _ in found)
     first = found.get((1, "always busy"), 0.0)
-    takeaway = f"A token costs {usd(first)} per million alone and {usd(found[most, 'always busy'])} in a batch of {most}; at {busy} % busy that is {usd(found.get((most, f'{busy} % busy')))}. Price is a matter of full batches and busy hours."
+    takeaway = (
+        f"A token costs {usd(first)} per million alone and {usd(found[most, 'always busy'])} in a "
+        f"batch of {most}; at {busy} % busy that is {usd(found.get((most, f'{busy} % busy')))}. Price "
+        "is a matter of full batches and busy hours."
+    )
     return simple.lines(rows, "sequences in the batch", "$ per M output tokens", ink, log_x=True, log_y=True, format_y="$~g"), takeaway
 
 
 STOPS = {
-    "decode": Stop("1. A decode step", "To write one token the GPUs read every weight once. The arithmetic is small; the reading sets the pace. More GPUs read in parallel, until the fixed costs of a step remain.", _decode_step),
-    "batching": Stop("2. Batching", "The weights are read once a step, however many sequences ride along. So a fuller batch is nearly free, until reading each one's cache, or the arithmetic, takes as long as the weights.", _batching),
-    "paging": Stop("3. Paging", "Each sequence keeps a cache that grows by a piece per token. Whoever reserves the longest case for everyone keeps most of the memory empty; handing out small blocks on demand keeps it full.", _paging),
-    "prefix": Stop("4. Prefix cache", "Prompts often begin alike: a system prompt, a document, the conversation so far. Blocks of the same beginning can be shared, so that part is neither computed nor stored again.", _prefix),
-    "speculation": Stop("5. Speculation", "A small drafter guesses a few tokens and the model checks them in one step, at the price of one. It pays while the arithmetic of a step is idle, and stops paying when a full batch needs it.", _speculation),
-    "quantisation": Stop("6. Quantisation", "Fewer bits per weight are fewer bytes to read and more room for the cache. Both shorten the step or widen the batch; what the answers lose is measured elsewhere.", _quantisation),
-    "prefill": Stop("7. Prefill against decode", "A prompt is read in parallel and keeps the arithmetic busy; an answer is written token by token and waits for memory. They want different machines, and disturb each other on one.", _prefill),
-    "price": Stop("8. The price of a token", "A GPU-hour costs the same whether full or idle. What a token costs is how many others shared its step, and how much of the day had a step to share.", _price),
-}  # fmt: skip
+    "decode": Stop(
+        "1. A decode step",
+        (
+            "To write one token the GPUs read every weight once. The arithmetic is small; the reading "
+            "sets the pace. More GPUs read in parallel, until the fixed costs of a step remain."
+        ),
+        _decode_step,
+    ),
+    "batching": Stop(
+        "2. Batching",
+        (
+            "The weights are read once a step, however many sequences ride along. So a fuller batch is "
+            "nearly free, until reading each one's cache, or the arithmetic, takes as long as the "
+            "weights."
+        ),
+        _batching,
+    ),
+    "paging": Stop(
+        "3. Paging",
+        (
+            "Each sequence keeps a cache that grows by a piece per token. Whoever reserves the longest "
+            "case for everyone keeps most of the memory empty; handing out small blocks on demand keeps "
+            "it full."
+        ),
+        _paging,
+    ),
+    "prefix": Stop(
+        "4. Prefix cache",
+        (
+            "Prompts often begin alike: a system prompt, a document, the conversation so far. Blocks of "
+            "the same beginning can be shared, so that part is neither computed nor stored again."
+        ),
+        _prefix,
+    ),
+    "speculation": Stop(
+        "5. Speculation",
+        (
+            "A small drafter guesses a few tokens and the model checks them in one step, at the price of "
+            "one. It pays while the arithmetic of a step is idle, and stops paying when a full batch "
+            "needs it."
+        ),
+        _speculation,
+    ),
+    "quantisation": Stop(
+        "6. Quantisation",
+        (
+            "Fewer bits per weight are fewer bytes to read and more room for the cache. Both shorten the "
+            "step or widen the batch; what the answers lose is measured elsewhere."
+        ),
+        _quantisation,
+    ),
+    "prefill": Stop(
+        "7. Prefill against decode",
+        (
+            "A prompt is read in parallel and keeps the arithmetic busy; an answer is written token by "
+            "token and waits for memory. They want different machines, and disturb each other on one."
+        ),
+        _prefill,
+    ),
+    "price": Stop(
+        "8. The price of a token",
+        (
+            "A GPU-hour costs the same whether full or idle. What a token costs is how many others "
+            "shared its step, and how much of the day had a step to share."
+        ),
+        _price,
+    ),
+}
 
 
 def draw(stop: Stop, scenario: Scenario) -> None:

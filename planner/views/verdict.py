@@ -81,7 +81,10 @@ def batch_limit(plan: dict[str, Any], scenario: Scenario) -> str:
         )
     if clients and batch == -(-clients // replicas):
         return f"The batch is limited by the {clients:,} clients; more of them would fill it."
-    return f"The batch is limited by engine.max_num_seqs = {scenario.engine.max_num_seqs:,}; the cache would hold {memory['cache_limited_batch']:,}."
+    return (
+        f"The batch is limited by engine.max_num_seqs = {scenario.engine.max_num_seqs:,}; the cache "
+        f"would hold {memory['cache_limited_batch']:,}."
+    )
 
 
 def binding(plan: dict[str, Any], scenario: Scenario) -> str:
@@ -97,7 +100,11 @@ def binding(plan: dict[str, Any], scenario: Scenario) -> str:
         "host": "the engine's host code",
         "draft": "drafting",
     }
-    decode = f"A decode step of {plan['roofline']['batch']:,} sequences takes {seconds(plan['roofline']['decode_step_s'])}, most of it for {bound.get(plan['roofline']['decode_bound'], plan['roofline']['decode_bound'])}."
+    decode = (
+        f"A decode step of {plan['roofline']['batch']:,} sequences takes "
+        f"{seconds(plan['roofline']['decode_step_s'])}, most of it for "
+        f"{bound.get(plan['roofline']['decode_bound'], plan['roofline']['decode_bound'])}."
+    )
     if "overloaded" in codes(plan):
         return f"More arrives than is served. {decode}"
     ttft = (plan["latency"].get("ttft_s") or {}).get(f"p{slo['percentile']}")

@@ -62,7 +62,7 @@ def fleet(plan: Json, scenario: Scenario) -> Fleet | None:
     if one is None or hour is None or mean <= 0:
         return None
     f = scenario.fleet
-    rates = week.rates_by_minute(demand.curve(f.demand_curve), mean)
+    rates = week.rates_by_minute(list(demand.curve(f.demand_curve)), mean)
     usd = sum(hour.replica_usd)
     static = week.static_week(rates, one.requests_per_s, f.target_utilization, f.spares, usd)
     scaled = week.autoscaled_week(

@@ -6,7 +6,10 @@ from planner.views.charts import BLUE, GREEN, ORANGE, Ink, Rows, Spec, base, x
 
 
 def against_measured(rows: Rows, title: str, ink: Ink) -> Spec:
-    """Predicted against measured on equal log axes; on the line they agree, between the dashes within 25 %. Rows: {measured, predicted, kind, name}."""
+    """Predicted against measured on equal log axes: on the line they agree, between the dashes within 25 %.
+
+    Rows are {measured, predicted, kind, name}.
+    """
     values = [v for r in rows for v in (r["measured"], r["predicted"])]
     low, high = min(values) / 1.3, max(values) * 1.3
     kinds = list(dict.fromkeys(r["kind"] for r in rows))

@@ -30,9 +30,13 @@ def week(rows: Rows, ink: Ink) -> Spec:
 
     area = {
         "mark": {"type": "area", "opacity": 0.35, "line": True},
-        "encoding": {"x": across, "y": x("demand", "requests per second", scale=scale), "color": colour | {"datum": names[0]},
-                     "tooltip": [{"field": "hour", "title": "Hour of the week"}, {"field": "demand", "title": "Demand, requests/s", "format": ".3~g"}]},
-    }  # fmt: skip
+        "encoding": {
+            "x": across,
+            "y": x("demand", "requests per second", scale=scale),
+            "color": colour | {"datum": names[0]},
+            "tooltip": [{"field": "hour", "title": "Hour of the week"}, {"field": "demand", "title": "Requests/s", "format": ".3~g"}],
+        },
+    }
     return base(rows, 290, ink) | {"layer": [area, line("static", names[1], [6, 3]), line("scaled", names[2], [1, 0])]}
 
 

@@ -90,7 +90,7 @@ def against_load(points: Rows, promise_s: float | None, title: str, ink: Ink) ->
     data = [dict(p) for p in points if p["p50"] and p["p50"] > 0]
     values = [v for p in data for v in (p["p50"], p["p99"])] + ([promise_s] if promise_s else [])
     low, high = (min(values) / 1.5, max(values) * 1.5) if values else (0.1, 1.0)
-    up = {
+    up: dict[str, Any] = {
         "scale": {"type": "log", "domain": [low, high], "nice": False},
         "axis": {
             "values": decades(low, high),

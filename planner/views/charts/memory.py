@@ -32,7 +32,8 @@ def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _cut(stack: list[tuple[str, float]], end: float) -> list[dict[str, Any]]:
     """What reaches beyond the memory's end becomes a part of its own."""
-    rows, held, missing = [], 0.0, 0.0
+    rows: list[dict[str, Any]] = []
+    held, missing = 0.0, 0.0
     for part, gb in stack:
         inside = max(0.0, min(gb, end - held))
         held, missing = held + inside, missing + gb - inside

@@ -92,7 +92,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
                         "usd",
                         "$ per M tokens at this plan's mix of input, cached and output",
                         stack=None,
-                        scale={"domain": [0, max([1e-9, *(row["usd"] for row in data)]) * 1.3], "nice": False},
+                        scale={"domain": [0, max([1e-9, *(p["blended"] for p in listed), own]) * 1.3], "nice": False},
                         axis={"format": "$~g", "tickCount": 6},
                     ),
                     "color": {

@@ -9,9 +9,18 @@ from planner.views.charts import ORANGE, SERIES, SHAPES, Ink, Rows, Spec, base, 
 
 
 def lines(
-    rows: Rows, across: str, up: str, ink: Ink, *, series: Sequence[str] = (), at: Any = None, log_x: bool = False, log_y: bool = False,
-    format_y: str = "~s", height: int = 300,
-) -> Spec:  # fmt: skip
+    rows: Rows,
+    across: str,
+    up: str,
+    ink: Ink,
+    *,
+    series: Sequence[str] = (),
+    at: Any = None,
+    log_x: bool = False,
+    log_y: bool = False,
+    format_y: str = "~s",
+    height: int = 300,
+) -> Spec:
     """Rows of {x, y, series} as lines with a mark per series; `at` is a vertical line where the control stands."""
     names = list(series) or list(dict.fromkeys(r.get("series", "") for r in rows))
     xs, ys = [r["x"] for r in rows], [r["y"] for r in rows]

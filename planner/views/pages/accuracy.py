@@ -37,7 +37,9 @@ def _claim(scenario: Scenario) -> None:
     """Compare somebody's figure with what this deployment could do."""
     st.markdown(
         plain(
-            f"Somebody measured or claims a speed for {scenario.model.name} in {scenario.precision.weights} on {scenario.parallel.gpus} × {scenario.hardware.gpu}. Is it possible, and what does it imply?"
+            f"Somebody measured or claims a speed for {scenario.model.name} in "
+            f"{scenario.precision.weights} on {scenario.parallel.gpus} × {scenario.hardware.gpu}. Is it "
+            "possible, and what does it imply?"
         )
     )
     fields = (
@@ -79,7 +81,10 @@ def _claim(scenario: Scenario) -> None:
         [
             (
                 "Implied batch",
-                f"{digits(verdict.implied_batch)} = {digits(verdict.output_tokens_per_s)} tokens/s × {seconds(verdict.floor_step_s)} to read the weights once",
+                (
+                    f"{digits(verdict.implied_batch)} = {digits(verdict.output_tokens_per_s)} tokens/s × "
+                    f"{seconds(verdict.floor_step_s)} to read the weights once"
+                ),
                 "definition",
             ),
             ("Alone", f"a lone prompt has its first token after {seconds(verdict.lone_ttft_s)}", "closed form"),
@@ -99,11 +104,15 @@ def _speculation(scenario: Scenario) -> None:
     with left:
         components.chart(
             accuracy.against_measured(rows, "speed-up", components.ink()),
-            f"Where the source states what decides it, the median error is {percent(median(errors))} over {len(errors)} rows; dashes are ± 25 %.",
+            (
+                f"Where the source states what decides it, the median error is {percent(median(errors))} over "
+                f"{len(errors)} rows; dashes are ± 25 %."
+            ),
         )
     with right:
         st.markdown(
-            "The published rows that can be compared state model, method, batch and acceptance. Where the acceptance had to be assumed, the error is the assumption's."
+            "The published rows that can be compared state model, method, batch and acceptance. Where "
+            "the acceptance had to be assumed, the error is the assumption's."
         )
     components.table(
         [

@@ -66,8 +66,13 @@ def _choose(first: Scenario) -> None:
         st.button("Clear", on_click=_clear)
     for column, key in zip(st.columns(3), COLUMNS, strict=True):
         with column:
-            st.text_input(f"Scenario {key[-1].upper()}", key=key, bind="query-params", placeholder="link, preset, or hardware.gpu=h200-sxm",
-                          help="Settings replace those of A; several are joined with ;")  # fmt: skip
+            st.text_input(
+                f"Scenario {key[-1].upper()}",
+                key=key,
+                bind="query-params",
+                placeholder="link, preset, or hardware.gpu=h200-sxm",
+                help="Settings replace those of A; several are joined with ;",
+            )
 
 
 def _put(text: str) -> None:

@@ -6,15 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from planner import catalog, cost
-from planner.cost import Load, mix_of
-from planner.economics import power
-from planner.economics import waterfall as economics
 from planner.scenario import Scenario
-from planner.views import components, state, verdict, weeks
-from planner.views.charts import fleet as charts
+from planner.views import components, fleet_tabs, state, verdict, weeks
 from planner.views.components import Card
-from planner.views.text import compact, digits, percent, plain, rate, usd
+from planner.views.text import digits, percent, plain, rate, usd
 
 Json = dict[str, Any]
 
@@ -33,12 +28,13 @@ def render() -> None:
     found = weeks.fleet(plan, scenario)
     if found is None:
         st.info(
-            "A fleet needs traffic, a promise that one replica can keep, and a price of a GPU-hour. One of them is missing: see the Plan page."
+            "A fleet needs traffic, a promise that one replica can keep, and a price of a GPU-hour. One "
+            "of them is missing: see the Plan page."
         )
         return
     _answer(found, scenario)
     names = ["A week of demand", "How to pay", "Own fleet or API", "From floor to bill", "GPU prices", "Power and carbon"]
-    bodies = (_week, _payment, _api, _waterfall, _prices, _power)
+    bodies = (fleet_tabs.week, fleet_tabs.payment, fleet_tabs.api, fleet_tabs.waterfall, fleet_tabs.prices, fleet_tabs.power)
     for tab, body in zip(st.tabs(names, key="fleet.tab", on_change="rerun"), bodies, strict=True):
         if tab.open:
             with tab:
@@ -49,195 +45,47 @@ def _answer(found: weeks.Fleet, scenario: Scenario) -> None:
     static, scaled, one = found.static, found.scaled, found.capacity
     how = "simulated" if one.simulated else "closed form, the simulated figure follows"
     saved = 1 - scaled.usd / static.usd if static.usd else 0.0
-    st.markdown(plain(
-        f"One replica carries {rate(one.requests_per_s, 'requests/s')} within the promise ({how}). Sized for the peak of the week that takes "
-        f"{static.peak_replicas} replicas, {percent(static.busy)} busy; autoscaling pays for {digits(scaled.mean_replicas)} on average, "
-        f"{percent(saved)} less, and {percent(scaled.missed_share)} of requests meet a fleet that is still starting."
-    ))  # fmt: skip
-    components.cards([
-        Card("Static, per month", usd(static.usd_per_month), f"{static.peak_replicas} replicas", "Sized for the busiest minute at the target utilization, spares included."),
-        Card("Autoscaled, per month", usd(scaled.usd_per_month), f"{digits(scaled.mean_replicas)} on average", f"Start-up {digits(scenario.fleet.startup_s)} s, between {scenario.fleet.min_replicas} and {scenario.fleet.max_replicas or 'any number of'} replicas."),
-        Card("Paid but idle", usd(weeks.idle_usd_per_month(found)), "of the static fleet", "What the static fleet pays for capacity that nobody uses."),
-        Card("Peak over mean", digits(float(found.rates.max() / found.rates.mean())), scenario.fleet.demand_curve if isinstance(scenario.fleet.demand_curve, str) else "constant demand" if scenario.fleet.demand_curve is None else "your curve", "Of the demand curve, minute by minute; choose one in the sidebar under Layout, spares, routing."),
-    ])  # fmt: skip
-
-
-def _week(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
-    takeaway = f"The autoscaled fleet runs {digits(scenario.fleet.startup_s)} s behind demand: {percent(found.scaled.missed_share)} of requests arrive while it is short."
-    components.chart(charts.week(weeks.hourly(found), components.ink()), takeaway)
-
-
-def _payment(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
-    listed = plan["cost"]["list_prices"]
-    overflow = st.toggle("Let an API take the tip of the peaks", key="fleet.overflow", disabled=not listed)
-    api = min((p["usd_per_request"] for p in listed), default=None) if overflow else None
-    best = weeks.payment(found, scenario, api)
-    if best is None:
-        st.info("No basis has a price for this GPU.")
-        return
-    names = {
-        "on_demand": "on demand",
-        "reserved_1y": "reserved for a year",
-        "reserved_3y": "reserved for three years",
-        "spot": "spot",
-        "api": "API",
-    }
-    parts = ", ".join(f"{count} {names.get(choice, choice)}" for choice, count in best.replicas().items())
-    single = min(best.usd_all.items(), key=lambda item: item[1])
-    month = 730 / 168
     st.markdown(
         plain(
-            f"Cheapest: {parts}, {usd(best.usd * month)} a month; everything {names.get(single[0], single[0])} would cost {usd(single[1] * month)}."
+            f"One replica carries {rate(one.requests_per_s, 'requests/s')} within the promise ({how}). "
+            "Sized for the peak of the week that takes "
+            f"{static.peak_replicas} replicas, {percent(static.busy)} busy; autoscaling pays for "
+            f"{digits(scaled.mean_replicas)} on average, "
+            f"{percent(saved)} less, and {percent(scaled.missed_share)} of requests meet a fleet that is still starting."
         )
     )
-    components.table(
+    components.cards(
         [
-            {
-                "replica": level.number,
-                "needed, hours a week": digits(level.hours),
-                "pay as": names.get(level.choice, level.choice),
-                "per month": usd(level.usd * month),
-            }
-            for level in best.levels
-        ],
-        "Each replica of the fleet, how many hours a week demand needs it, and the cheapest way to pay for it",
+            Card(
+                "Static, per month",
+                usd(static.usd_per_month),
+                f"{static.peak_replicas} replicas",
+                "Sized for the busiest minute at the target utilization, spares included.",
+            ),
+            Card(
+                "Autoscaled, per month",
+                usd(scaled.usd_per_month),
+                f"{digits(scaled.mean_replicas)} on average",
+                (
+                    f"Start-up {digits(scenario.fleet.startup_s)} s, between {scenario.fleet.min_replicas} and "
+                    f"{scenario.fleet.max_replicas or 'any number of'} replicas."
+                ),
+            ),
+            Card(
+                "Paid but idle",
+                usd(weeks.idle_usd_per_month(found)),
+                "of the static fleet",
+                "What the static fleet pays for capacity that nobody uses.",
+            ),
+            Card(
+                "Peak over mean",
+                digits(float(found.rates.max() / found.rates.mean())),
+                scenario.fleet.demand_curve
+                if isinstance(scenario.fleet.demand_curve, str)
+                else "constant demand"
+                if scenario.fleet.demand_curve is None
+                else "your curve",
+                ("Of the demand curve, minute by minute; choose one in the sidebar under Layout, spares, routing."),
+            ),
+        ]
     )
-    components.table(
-        [{"everything": names.get(k, k), "per month": usd(v * month)} for k, v in sorted(best.usd_all.items(), key=lambda i: i[1])],
-        "Bill when everything is paid one way",
-    )
-    st.caption("Spot pays for at most half of the fleet and loses start-up time at each interruption.")
-
-
-def _api(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
-    listed = {p["label"]: p for p in plan["cost"]["list_prices"]}
-    if not listed:
-        st.info("Nobody lists this model. Name a price of your own under More settings, price.compare_to.")
-        return
-    label = st.selectbox("API", list(listed), key="fleet.api")
-    price = listed[label]
-    found_even = weeks.break_even(found, scenario, price["usd_per_request"])
-    rows = [{"volume": p.requests_per_day, "own": p.own_usd_per_month, "api": p.api_usd_per_month} for p in found_even.points]
-    marks = [{"volume": found_even.today, "label": f"this plan, {compact(found_even.today)} a day"}]
-    if found_even.first:
-        marks.append({"volume": found_even.first, "label": f"break-even, {compact(found_even.first)} a day"})
-        takeaway = f"The fleet pays from {compact(found_even.first)} requests a day on"
-        takeaway += (
-            f", and whatever is added from {compact(found_even.always)}."
-            if found_even.always and found_even.always > found_even.first
-            else "."
-        )
-    else:
-        takeaway = (
-            f"At {usd(1000 * price['usd_per_request'])} per 1,000 requests the API is cheaper at every volume that these replicas carry."
-        )
-    components.chart(charts.break_even(rows, marks, components.ink()), takeaway)
-    st.caption(
-        plain(
-            f"{label}: {usd(price['input'])} in, {usd(price['cached_input'])} cached, {usd(price['output'])} out per M, {price['date'] or 'yours'}, {price['source']}. The plan's own hit rate counts."
-        )
-    )
-
-
-def _waterfall(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
-    from planner.views import plans
-
-    answer = plans.quick_plan(scenario)
-    load: Load | None = answer.load.cost_load if answer.load else None
-    if load is None:
-        st.info("Nothing is served, so nothing can be split.")
-        return
-    bars = economics.waterfall(
-        answer.cost,
-        found.hour,
-        mix_of(scenario, load),
-        load.requests / load.duration_s,
-        plan["throughput"]["busy"] or 0.0,
-        scenario.price.utilization,
-    )
-    if not bars:
-        st.info("No price is known for this GPU.")
-        return
-    rows, before = [], 0.0
-    for bar in bars:
-        low, high = sorted((before, bar.total_usd_per_request)) if bar.name != "floor" else (0.0, bar.usd_per_request)
-        kind = "total" if bar.name == "floor" else "adds" if bar.usd_per_request >= 0 else "takes off"
-        rows.append(
-            {
-                "name": bar.name,
-                "low": 1000 * low,
-                "high": 1000 * high,
-                "text": f"{'+' if bar.usd_per_request >= 0 and bar.name != 'floor' else ''}{usd(1000 * bar.usd_per_request)}",
-                "why": bar.why,
-                "kind": kind,
-            }
-        )
-        before = bar.total_usd_per_request
-    largest = max(bars[1:], key=lambda b: b.usd_per_request, default=bars[0])
-    components.chart(charts.waterfall(rows, components.ink()), f"Most is added by {largest.name}: {largest.why}.")
-
-
-def _prices(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
-    rows = []
-    for basis in weeks.BASES:
-        price = catalog.rental_price(scenario.hardware.gpu, basis)
-        if price:
-            rows.append(
-                {
-                    "basis": basis,
-                    "typical": usd(price.usd),
-                    "low": usd(price.low),
-                    "high": usd(price.high),
-                    "kind": price.kind,
-                    "date": price.date,
-                    "source": price.source,
-                }
-            )
-    owned = cost.gpu_hour(scenario.hardware.gpu, scenario.price.model_copy(update={"basis": "owned", "usd_per_gpu_hour": None}))
-    if owned:
-        rows.append(
-            {
-                "basis": "owned",
-                "typical": usd(owned.usd),
-                "low": "",
-                "high": "",
-                "kind": owned.kind,
-                "date": owned.date,
-                "source": owned.source,
-            }
-        )
-    st.markdown(plain(f"What an hour of {scenario.hardware.gpu} costs, by how it is paid for."))
-    components.table(rows, "Prices of a GPU-hour by basis, with spread, date and source")
-    with st.expander("Every observation"):
-        components.table(
-            [
-                {
-                    "provider": r.provider,
-                    "basis": r.basis,
-                    "$/GPU-hour": r.usd_per_gpu_hour,
-                    "date": r.date,
-                    "source": r.source,
-                    "left out because": r.excluded,
-                }
-                for r in catalog.rental_prices(scenario.hardware.gpu)
-            ],
-            "Observed prices of this GPU by provider",
-        )
-
-
-def _power(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
-    region = st.selectbox(
-        "Grid", list(power.grids()), index=list(power.grids()).index("world") if "world" in power.grids() else 0, key="fleet.region"
-    )
-    answer = power.power(scenario, plan["throughput"]["busy"] or 0.0, plan["throughput"]["requests_per_s"], region)
-    if answer is None:
-        st.info("The power of this GPU is not known.")
-        return
-    carbon = answer.kg_co2e_per_thousand_requests
-    components.cards([
-        Card("Mean power", f"{digits(answer.kw)} kW", f"{digits(answer.peak_kw)} kW at full load", "At the wall, cooling included."),
-        Card("Electricity", f"{compact(answer.kwh_per_month)} kWh", "per month"),
-        Card("Carbon", f"{compact(answer.kg_co2e_per_month)} kg CO2e", "per month"),
-        Card("Carbon per 1,000 requests", f"{digits(carbon)} kg" if carbon else "–", f"{digits(answer.grid.kg_co2e_per_kwh)} kg/kWh, {answer.grid.year}"),
-    ])  # fmt: skip
-    st.caption(plain(f"{answer.basis}. Grid: {answer.grid.source}, {answer.grid.date}."))

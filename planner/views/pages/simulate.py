@@ -70,7 +70,10 @@ def _moment(run: Timeline, engine: Any) -> None:
         mixed = [r["end"] - r["start"] for r in chunks if r["sequences"]]
         takeaway = f"{len(near)} steps, {len(chunks)} of them with a prompt chunk."
         if plainly and mixed:
-            takeaway += f" A decode step takes {seconds(sum(plainly) / len(plainly))}; with a chunk in it, everyone waits {seconds(sum(mixed) / len(mixed))}."
+            takeaway += (
+                f" A decode step takes {seconds(sum(plainly) / len(plainly))}; with a chunk in it, everyone "
+                f"waits {seconds(sum(mixed) / len(mixed))}."
+            )
         components.chart(timeline.steps(near, arrivals, components.ink()), takeaway + " Triangles are arrivals; scroll to zoom.")
 
 

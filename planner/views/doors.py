@@ -1,0 +1,63 @@
+"""Callbacks that bring something into the scenario: a preset, a shape of traffic, a config.json, a trace, one more setting."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner import presets, traces
+from planner.catalog.workloads import workloads
+from planner.problems import InputError
+from planner.scenario import FrozenJson, TraceRef, parse
+from planner.views import state
+
+
+def preset() -> None:
+    if st.session_state["_preset"]:
+        state.adopt(presets.load(st.session_state["_preset"]))
+        st.session_state["_preset"] = None  # it was a starting point: the settings may change, its name would stay
+
+
+def shape() -> None:
+    slug = st.session_state["_shape"]
+    if slug:
+        here = state.scenario()
+        state.adopt(parse(here.model_dump() | workloads()[slug].scenario_part))
+        st.session_state["_shape"] = None
+
+
+def setting() -> None:
+    path = st.session_state["add_setting"]
+    if path:
+        st.session_state["_others"] = [*st.session_state.get("_others", []), path]
+        st.session_state["add_setting"] = None
+
+
+def config() -> None:
+    from planner import architecture
+    from planner.links.packing import parse_object
+
+    text = st.session_state["config_text"].strip()
+    here = state.scenario()
+    try:
+        config = FrozenJson(parse_object(text, "a config.json")) if text else None
+        model = here.model.model_copy(update={"hf_config": config, "total_params": None} | ({} if config else {"name": "llama-3.1-8b"}))
+        architecture.of(model)
+    except (InputError, ValueError) as error:
+        st.session_state["door_messages"] = [f"This config.json cannot be used: {error}"]
+        return
+    state.adopt(here.model_copy(update={"model": model}))
+
+
+def trace() -> None:
+    file = st.session_state["trace_file"]
+    if file is None:
+        return
+
+    try:
+        trace = traces.upload(file.getvalue(), file.name[:100])
+    except InputError as error:
+        st.session_state["door_messages"] = [str(error)]
+        return
+    here = state.scenario()
+    ref = TraceRef(name=file.name[:100], content_hash=trace.content_hash)
+    state.adopt(here.model_copy(update={"workload": here.workload.model_copy(update={"trace": ref})}))

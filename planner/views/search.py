@@ -1,0 +1,92 @@
+"""What a search for the cheapest fleet has found, and why the rest is out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
+
+from planner.recommend import Exclusion, Option, Recommendation
+from planner.scenario import Scenario
+from planner.views import components, state
+from planner.views.text import compact, percent, plain, seconds, usd
+
+STAGES = {
+    "illegal": "layout not possible",
+    "memory": "does not fit",
+    "latency": "too slow even alone",
+    "price": "no known price",
+    "cost": "dearer than the best",
+    "simulation": "misses the promise under load",
+    "not simulated": "not reached by the search",
+}
+
+
+@dataclass
+class Search:
+    """What a search has found so far, kept for the session."""
+
+    scenario: Scenario
+    gpus: tuple[str, ...]
+    options: list[Option] = field(default_factory=list)
+    exclusions: list[Exclusion] = field(default_factory=list)
+    result: Recommendation | None = None
+
+
+def show(search: Search) -> None:
+    options = list(search.result.options) if search.result else sorted(search.options, key=lambda o: o.usd_per_month)
+    if not options:
+        st.error("Nothing in this space keeps the promise. The reasons are below; loosen the promise, allow other precisions or add GPUs.")
+    else:
+        best = options[0]
+        ties = sum(o.tie for o in options) - 1
+        more = f" {ties} other designs cost the same within what is known: choose among them by other reasons." if ties > 0 else ""
+        st.success(
+            plain(f"{best.replicas} × {best.label} for {usd(best.usd_per_month)} a month; binding: {best.binding}.{more}"),
+            icon=":material/check_circle:",
+        )
+        with st.container(horizontal=True):
+            for i, option in enumerate(options[:3]):
+                st.button(
+                    plain(f"Adopt {option.replicas} × {option.label}"),
+                    key=f"recommend.adopt.{i}",
+                    on_click=state.adopt,
+                    args=(option.scenario,),
+                )
+        components.table([_row(o) for o in options], "Fleets that keep the promise, cheapest first")
+    counts: dict[str, int] = {}
+    for out in search.exclusions:
+        counts[out.stage] = counts.get(out.stage, 0) + out.candidates
+    st.subheader("Why the others are out", anchor=False)
+    st.markdown(
+        plain(
+            ", ".join(f"{count:,} {STAGES.get(stage, stage)}" for stage, count in sorted(counts.items(), key=lambda c: -c[1]))
+            + " (batching limits counted one by one)."
+        )
+    )
+    wanted = st.text_input("Look up a design", key="recommend.find", placeholder="h200-sxm TP4")
+    rows = [
+        {"design": o.label, "stage": STAGES.get(o.stage, o.stage), "reason": o.reason}
+        for o in search.exclusions
+        if wanted.lower() in o.label.lower()
+    ]
+    components.table(
+        rows[:500] or [{"design": "none matches", "stage": "", "reason": ""}], "Designs that are out, with the stage and the reason"
+    )
+
+
+def _row(option: Option) -> dict[str, Any]:
+    return {
+        "fleet": f"{option.replicas} × {option.label}",
+        "GPUs": option.gpus,
+        "per month": usd(option.usd_per_month),
+        "$ per M": usd(option.usd_per_mtok_blended),
+        "TTFT": seconds(option.ttft_s),
+        "TPOT": seconds(option.tpot_s),
+        "margin": percent(1 - option.strain),
+        "binding": option.binding,
+        "tie": "tie with the best" if option.tie else "",
+        "sequences": compact(option.scenario.engine.max_num_seqs),
+        "notes": "; ".join(option.notes),
+    }
