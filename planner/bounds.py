@@ -22,13 +22,13 @@ MAX_STEPS_PER_RUN = _bound("MAX_STEPS_PER_RUN", 400_000)
 MAX_REQUESTS_PER_RUN = _bound("MAX_REQUESTS_PER_RUN", 5_000)
 """Requests that a planning run is stretched to, so that it outlasts its own warm-up."""
 
-MAX_WORK_PER_PLAN = _bound("MAX_WORK_PER_PLAN", 1_000_000)
-"""Work of one plan over all its runs, in engine steps; replications and the capacity search stop early at it. About 10 s."""
+MAX_WORK_PER_PLAN = _bound("MAX_WORK_PER_PLAN", 600_000)
+"""Work of one plan over all its runs, in engine steps; half for replications, half for the capacity search. About 5 s."""
 
-PREFIX_BLOCKS_PER_STEP = 4
+PREFIX_BLOCKS_PER_STEP = 40
 """Cached prompt blocks whose bookkeeping takes about as long as one engine step."""
 
-MAX_REPLICATIONS = _bound("MAX_REPLICATIONS", 20)
+MAX_REPLICATIONS = _bound("MAX_REPLICATIONS", 40)
 """Independent runs of one plan where the scenario does not say how many."""
 
 MAX_SIMULATED_REPLICAS = _bound("MAX_SIMULATED_REPLICAS", 4)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from planner import bounds, capacity
 from planner.cost import Load
@@ -16,11 +16,18 @@ from planner.plan.system import Deployments, run_once, simulated_share
 from planner.scenario import Scenario
 from planner.scheduler import Timeline
 
+if TYPE_CHECKING:
+    from planner.fleet.disaggregated import Transfers
+
 Effort = Literal["quick", "full"]
 """quick: one run, no capacity search; full: as many runs as the promise needs, and the capacity."""
 
 CAPACITY_TOLERANCE = 0.03
 CAPACITY_PROBES = 10
+CAPACITY_RUNS = 4
+"""Runs behind one probe: the percentile of a single one wanders by a tenth and more near the knee."""
+CAPACITY_START = 0.8
+"""First rate tried, as a share of saturation: the promise usually breaks a little below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,8 @@ class Loaded:
     """More arrives than can be served: the queue grows as long as the load lasts."""
     probes: tuple[capacity.Probe, ...] = ()
     """Rates tried by the search, with the worst latency over its promise at each."""
+    transfers: Transfers | None = None
+    """What moved between the pools of a disaggregated plan in the first run."""
 
     @property
     def cost_load(self) -> Load:
@@ -82,11 +91,12 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     slo, mode = scenario.slo, scenario.simulation.mode
 
     def run(seed: int, rate_scale: float = 1.0) -> Timeline:
-        return run_once(deployments, scenario, scenario.workload.seed + seed, rate_scale)
+        return run_once(deployments, scenario, scenario.workload.seed + seed, rate_scale)[0]
 
     wanted = scenario.simulation.replications or (1 if effort == "quick" or mode == "benchmark" else bounds.MAX_REPLICATIONS)
     fixed = scenario.simulation.replications is not None
-    timelines = [run(0)]
+    first, transfers = run_once(deployments, scenario, scenario.workload.seed)
+    timelines = [first]
     while len(timelines) < wanted and affordable(timelines, scenario):
         if not fixed and (overloaded(timelines[0]) or settled(timelines, slo, api_s)):
             break
@@ -94,7 +104,7 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     metrics = whole_fleet(summarize(timelines, slo, mode, api_s, [c.slo for c in scenario.workload.priority_classes]), scenario)
     found = None
     if effort == "full" and scenario.workload.request_rate:
-        found = search_capacity(deployments, scenario, lambda scale: run(0, scale), api_s)
+        found = search_capacity(deployments, scenario, run, api_s)
     offered, rate = scenario.workload.request_rate, found.rate if found else None
     too_much = metrics.simulation.overloaded
     if offered and rate is not None and offered > rate:
@@ -108,6 +118,7 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
         utilization=offered / rate if rate and offered else None,
         overloaded=too_much,
         probes=found.probes if found else (),
+        transfers=transfers,
     )
 
 
@@ -116,7 +127,7 @@ def affordable(timelines: list[Timeline], scenario: Scenario) -> bool:
     runs = len(timelines)
     done, requests = sum(work(t, scenario) for t in timelines), sum(len(t) for t in timelines)
     grown = (runs + 1) / runs
-    return done * grown <= bounds.MAX_WORK_PER_PLAN and requests * grown <= scenario.simulation.max_requests
+    return done * grown <= bounds.MAX_WORK_PER_PLAN / 2 and requests * grown <= scenario.simulation.max_requests
 
 
 def work(timeline: Timeline, scenario: Scenario) -> float:
@@ -138,27 +149,50 @@ def whole_fleet(metrics: Metrics, scenario: Scenario) -> Metrics:
 
 
 def search_capacity(
-    deployments: Deployments, scenario: Scenario, run: Callable[[float], Timeline], api_s: float
+    deployments: Deployments, scenario: Scenario, run: Callable[[int, float], Timeline], api_s: float
 ) -> capacity.Capacity | None:
-    """Largest rate of the whole fleet that keeps every promise at its percentile, with the same random numbers at every rate."""
+    """Largest rate of the whole fleet that keeps every promise at its percentile, on average over a few runs.
+
+    `run(seed, rate_scale)` simulates once. Every rate sees the same random numbers, so that only the rate differs.
+    """
     slo, offered = scenario.slo, scenario.workload.request_rate
     promises = {name: getattr(slo, name) for name in ("ttft_s", "tpot_s", "e2e_s") if getattr(slo, name) is not None}
     if not offered:
         return None
     spent = 0.0
+    tried: list[capacity.Probe] = []
 
     def strain(rate: float) -> float:
         nonlocal spent
-        if spent > bounds.MAX_WORK_PER_PLAN / 2:
-            return inf
-        timeline = run(rate / offered)
-        spent += work(timeline, scenario)
-        if overloaded(timeline):
-            return inf
-        seen = promised(timeline, slo, api_s)
-        return max((seen[name] / promises[name] for name in seen), default=0.0)
+        strains: list[float] = []
+        for seed in range(CAPACITY_RUNS):
+            if spent > bounds.MAX_WORK_PER_PLAN / 2:
+                if strains:
+                    break
+                raise _OutOfWork
+            timeline = run(seed, rate / offered)
+            spent += work(timeline, scenario)
+            if overloaded(timeline):
+                strains = [inf]
+                break
+            seen = promised(timeline, slo, api_s)
+            strains.append(max((seen[name] / promises[name] for name in seen), default=0.0))
+        tried.append(capacity.Probe(rate, sum(strains) / len(strains)))
+        return tried[-1].strain
 
-    return capacity.largest_rate(strain, saturation_rate(deployments, scenario), CAPACITY_TOLERANCE, max_probes=CAPACITY_PROBES)
+    start = CAPACITY_START * saturation_rate(deployments, scenario)
+    try:
+        return capacity.largest_rate(strain, start, CAPACITY_TOLERANCE, max_probes=CAPACITY_PROBES)
+    except _OutOfWork:
+        holding = [p.rate for p in tried if p.holds]
+        breaking = [p.rate for p in tried if not p.holds]
+        if not holding:
+            return None
+        return capacity.Capacity(max(holding), min(breaking, default=None), tuple(sorted(tried, key=lambda p: p.rate)))
+
+
+class _OutOfWork(Exception):
+    """The search has used its share of the bound of work: what it has found by then is the answer."""
 
 
 def saturation_rate(deployments: Deployments, scenario: Scenario) -> float:

@@ -69,6 +69,7 @@ class Plan:
             "latency": plain(metrics.latency) if metrics else dict.fromkeys(field_names(Latency)),
             "throughput": throughput_dict(self.load),
             "simulation": plain(metrics.simulation) if metrics else nothing_ran,
+            "transfers": transfers_dict(self.load),
             "cost": plain(self.cost),
             "confidence": plain(self.confidence),
             "provenance": plain(self.provenance),
@@ -82,6 +83,22 @@ def throughput_dict(load: Loaded | None) -> dict[str, Any]:
         return dict.fromkeys(field_names(Throughput))
     seen = plain(load.metrics.throughput)
     return seen | {"capacity_requests_per_s": finite(load.capacity_requests_per_s), "utilization": finite(load.utilization)}
+
+
+def transfers_dict(load: Loaded | None) -> dict[str, Any] | None:
+    """KV caches moved between the pools of a disaggregated plan; None for every other."""
+    if load is None or load.transfers is None:
+        return None
+    moved = load.transfers
+    return {
+        "link": moved.link.name,
+        "count": moved.count,
+        "mean_bytes": finite(moved.mean_bytes),
+        "mean_s": finite(moved.mean_s),
+        "busy_s": finite(moved.busy_s),
+        "queue_s": finite(moved.queue_s),
+        "blocked_s": finite(moved.blocked_s),
+    }
 
 
 def architecture_dict(arch: Architecture) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner import bounds, traces, workload
 from planner.kv_cache import KvCache, tiers_of
@@ -13,6 +13,9 @@ from planner.plan.steady import decode_shape, input_tokens, output_tokens, plan_
 from planner.scenario import Scenario
 from planner.scheduler import POLICIES, Replica, Timeline, limits_of, simulate
 from planner.units import GB
+
+if TYPE_CHECKING:
+    from planner.fleet.disaggregated import Transfers
 
 Deployments = tuple[Deployment, ...]
 """One, or the prefill and the decode deployment of a disaggregated plan."""
@@ -29,8 +32,8 @@ def most_replicas(scenario: Scenario) -> int:
     return scenario.fleet.replicas if split is None else max(split.prefill.replicas, split.decode.replicas)
 
 
-def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float = 1.0) -> Timeline:
-    """One simulated run of the fleet, or of the part of it that stands for the whole."""
+def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float = 1.0) -> tuple[Timeline, Transfers | None]:
+    """One simulated run of the fleet, or of the part of it that stands for the whole; with what moved between pools, if there are two."""
     share = simulated_share(scenario)
     split = scenario.disaggregation
     source = _source(deployments, scenario, seed, rate_scale * share, share)
@@ -40,7 +43,7 @@ def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale
 
         prefill, decode = deployments
         arch, kv = decode.architecture, scenario.precision.kv_cache
-        link = Link("KV transfer", split.link_gb_s * GB)
+        link = Link(f"{split.link_gb_s:g} GB/s per replica", split.link_gb_s * GB)
         prefills, decodes = (
             [replica(d) for _ in range(_count(pool.replicas, share))] for d, pool in ((prefill, split.prefill), (decode, split.decode))
         )
@@ -49,16 +52,16 @@ def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale
             return arch.kv_bytes(tokens, kv)
 
         run = simulate_pools(source, prefills, decodes, moved_bytes, link, scenario.fleet.routing, bounds.MAX_STEPS_PER_RUN)
-        return run.timeline
+        return run.timeline, run.transfers
     replicas = _count(scenario.fleet.replicas, share)
     if replicas == 1:
-        return simulate(source, replica(deployments[0]), bounds.MAX_STEPS_PER_RUN)
+        return simulate(source, replica(deployments[0]), bounds.MAX_STEPS_PER_RUN), None
     from planner.fleet import simulate as simulate_fleet
 
     fleet = simulate_fleet(
         source, lambda: replica(deployments[0]), replicas, routing=scenario.fleet.routing, max_steps=bounds.MAX_STEPS_PER_RUN
     )
-    return fleet.timeline
+    return fleet.timeline, None
 
 
 def _count(replicas: int, share: float) -> int:
