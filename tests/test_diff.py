@@ -40,7 +40,11 @@ def test_figures_inputs_and_findings_are_named_with_their_ratio(plan):
     month = plan["cost"]["usd_per_month"]
     problem = {"code": "stale_price", "severity": "warning", "field": "", "message": "old price", "remedy": ""}
     other = changed(
-        plan, scenario__price__usd_per_gpu_hour=1.5, cost__usd_per_month=month * 0.75, problems=[problem], memory__fits=plan["memory"]["fits"]
+        plan,
+        scenario__price__usd_per_gpu_hour=1.5,
+        cost__usd_per_month=month * 0.75,
+        problems=[problem],
+        memory__fits=plan["memory"]["fits"],
     )
     found = diff(plan, other)
     assert [(c.name, c.before, c.after) for c in found.inputs] == [("price.usd_per_gpu_hour", "null", "1.5")]

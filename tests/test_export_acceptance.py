@@ -38,7 +38,9 @@ def result(point, factor=1.0):
 def test_three_loads_with_bands_around_the_prediction(subject):
     points = acceptance.points(subject)
     assert [p.share for p in points] == [0.5, 1.0, 1.2]
-    assert [p.load.request_rate for p in points] == [1.0, 2.0, 2.4]
+    peak = 2.0 * subject.peak_to_mean
+    assert subject.peak_to_mean == pytest.approx(6 / (73 / 24))
+    assert [p.load.request_rate for p in points] == pytest.approx([peak / 2, peak, peak * 1.2], rel=1e-5)
     for p in points:
         assert {(e.metric, e.statistic) for e in p.expect} == {
             ("ttft", "p50"),
@@ -64,7 +66,7 @@ def test_a_result_as_predicted_passes_and_a_slow_one_fails(subject, carried):
 
 def test_a_promise_closes_the_band_where_it_is_tighter(subject):
     plan = json.loads(json.dumps(subject.plan))
-    seen = plan["latency"]["ttft_s"]["p95"]
+    seen = subject.at_peak("ttft_s")
     plan["scenario"]["slo"]["ttft_s"] = seen * 1.01
     tight = acceptance.points(Subject(plan, subject.extras))[1]
     ttft = next(e for e in tight.expect if (e.metric, e.statistic) == ("ttft", "p95"))
@@ -72,9 +74,11 @@ def test_a_promise_closes_the_band_where_it_is_tighter(subject):
     assert "promise" in ttft.why
 
 
-def test_without_other_loads_only_the_planned_one_is_tested(subject):
-    alone = acceptance.points(Subject(subject.plan))
-    assert [p.share for p in alone] == [1.0]
+def test_without_other_loads_only_the_plans_own_is_tested(subject):
+    (alone,) = acceptance.points(Subject(subject.plan))
+    assert alone.load.request_rate == 2.0
+    ttft = next(e for e in alone.expect if (e.metric, e.statistic) == ("ttft", "p95"))
+    assert ttft.predicted == subject.plan["latency"]["ttft_s"]["p95"]
 
 
 def test_nothing_simulated_means_no_test(subject):

@@ -83,7 +83,9 @@ def test_what_cannot_be_opened_says_exactly_why(change, word, files):
         export.read(json.dumps(data).encode(), "plan.json")
 
 
-@pytest.mark.parametrize("path", ["memory.kv_pool_bytes_per_gpu", "cost.usd_per_month", "roofline.terms", "problems", "latency.ttft_s", "throughput"])
+@pytest.mark.parametrize(
+    "path", ["memory.kv_pool_bytes_per_gpu", "cost.usd_per_month", "roofline.terms", "problems", "latency.ttft_s", "throughput"]
+)
 @pytest.mark.parametrize("value", ["x", [1], {"a": []}, True])
 def test_damaged_figures_leave_the_scenario(path, value, files):
     data = json.loads(files["json"])
@@ -129,7 +131,7 @@ def test_a_workbook_with_entities_or_a_bomb_is_refused(files):
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in source.namelist():
                 archive.writestr(name, bad if name == "xl/sharedStrings.xml" else source.read(name))
-        with pytest.raises(InputError, match="entities|unpacks"):
+        with pytest.raises(InputError, match=r"entities|unpacks"):
             export.read(buffer.getvalue(), "plan.xlsx")
 
 
@@ -138,13 +140,19 @@ def test_too_large_a_file_is_refused_before_it_is_read():
         export.read(b" " * (restore.MOST_BYTES + 1), "plan.json")
 
 
+def told(data, name):
+    """Why a file is refused; nothing when it opens."""
+    try:
+        export.read(data, name)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 @settings(max_examples=120, deadline=None)
 @given(data=st.binary(max_size=300), suffix=st.sampled_from([*CARRIERS, "csv", "txt", ""]))
 def test_any_bytes_open_or_are_refused_in_one_sentence(data, suffix):
-    try:
-        export.read(data, f"x.{suffix}")
-    except InputError as error:
-        assert "\n" not in str(error)
+    assert "\n" not in told(data, f"x.{suffix}")
 
 
 @settings(max_examples=40, deadline=None)
@@ -153,7 +161,4 @@ def test_a_document_with_a_few_bytes_changed_opens_or_is_refused(kind, at, put):
     data = bytearray((KEPT / f"schema-1.{kind}").read_bytes())
     at = at * len(data) // 10_000
     data[at : at + len(put)] = put
-    try:
-        export.read(bytes(data), f"x.{kind}")
-    except InputError as error:
-        assert "\n" not in str(error)
+    assert "\n" not in told(bytes(data), f"x.{kind}")

@@ -50,21 +50,25 @@ class Point:
 
 
 def points(s: Subject) -> tuple[Point, ...]:
-    """The test's load points; only the planned load where no other was simulated, none where nothing was."""
+    """The test's load points; only the plan's own load where no other was simulated, none where nothing was."""
     if not s.simulated or s.errors:
         return ()
     others = {float(p.name.rstrip("%")) / 100: p for p in s.extras.load_points if p.latency}
     found = []
     for share in TEST_SHARES:
-        if share == 1.0:
+        if share == 1.0 and s.peak_to_mean == 1.0:
             plan: Mapping[str, Any] = s.plan
         elif share in others:
             plan = {"latency": others[share].latency, "throughput": others[share].throughput}
         else:
             continue
-        load = loadtest.load(s.scenario, share)
+        load = loadtest.load(s.scenario, share * s.peak_to_mean)
         expect = (*_latencies(s, plan, share), *_throughput(s, plan, load))
-        found.append(Point(f"{share:.0%} of the plan", f"load-{share * 100:.0f}", share, load, expect))
+        found.append(Point(f"{share:.0%} of the peak", f"load-{share * 100:.0f}", share, load, expect))
+    if not found:
+        load = loadtest.load(s.scenario, 1.0)
+        expect = (*_latencies(s, s.plan, 1.0), *_throughput(s, s.plan, load))
+        found.append(Point(s.load_words, "load-mean", 1 / s.peak_to_mean, load, expect))
     return tuple(found)
 
 

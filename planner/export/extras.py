@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from planner import demand
 from planner.scenario import Calibration, Lengths, Scenario
 
 REQUEST_COLUMNS = (
@@ -141,13 +142,34 @@ def extras(scenario: Scenario, plan: Mapping[str, Any] | None = None, ask: Ask |
 
     at_plan = outcome("plan", "as planned", scenario, plan)
 
+    peak = peak_to_mean(scenario)
+
     def asker(base: Mapping[str, Any]) -> Ask:
-        return lambda changed: _in_proportion(plan, base, _priced_like(plan, ask(changed)))
+        return lambda changed: _in_proportion(plan, base, _priced_like(plan, ask(changed), peak))
 
     small = _smaller(scenario)
     whole = asker(ask(scenario))
     part = asker(ask(small)) if small != scenario else whole
-    return Extras(load_points(scenario, whole), failures(scenario, whole), levers(small, at_plan, part), cases(small, at_plan, part))
+    busiest = at_load(small, peak)
+    base = at_plan if peak == 1.0 else outcome("Base", "busiest hour", busiest, part(busiest))
+    return Extras(
+        load_points=load_points(scenario, whole),
+        failures=failures(at_load(scenario, peak), whole),
+        levers=levers(busiest, base, part),
+        cases=cases(busiest, base, part),
+    )
+
+
+def peak_to_mean(scenario: Scenario) -> float:
+    """Busiest hour of the week over its mean; 1 where no demand curve is given or the load is no rate.
+
+    With a curve `workload.request_rate` is the week's mean, and the fleet has to hold at the busiest hour.
+    """
+    w, curve = scenario.workload, scenario.fleet.demand_curve
+    if curve is None or w.request_rate is None or w.max_concurrency is not None or w.trace is not None:
+        return 1.0
+    hours = demand.curve(curve)
+    return float(hours.max() / hours.mean())
 
 
 def _in_proportion(plan: Mapping[str, Any], base: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -161,7 +183,7 @@ def _in_proportion(plan: Mapping[str, Any], base: Mapping[str, Any], other: Mapp
     return {**other, "latency": found}
 
 
-def _priced_like(plan: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+def _priced_like(plan: Mapping[str, Any], other: Mapping[str, Any], looked_at: float) -> Mapping[str, Any]:
     """The other plan's price of a request worked out from this one's by hourly bill and arrival rate.
 
     Where all arrivals are served, the number served in a short run is noise about that; taking it as it comes would make
@@ -173,7 +195,9 @@ def _priced_like(plan: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[s
     known = (cost.get("usd_per_request"), cost.get("usd_per_hour"), changed.get("usd_per_hour"), rate, changed_rate)
     if overloaded or not all(known):
         return other
-    changed["usd_per_request"] = cost["usd_per_request"] * (changed["usd_per_hour"] / cost["usd_per_hour"]) * (rate / changed_rate)
+    # Dollars of a request are those of the whole week, also where the run looks at its busiest hour.
+    served = changed_rate / looked_at
+    changed["usd_per_request"] = cost["usd_per_request"] * (changed["usd_per_hour"] / cost["usd_per_hour"]) * (rate / served)
     return {**other, "cost": changed}
 
 
@@ -216,8 +240,8 @@ def load_points(scenario: Scenario, ask: Ask = quick) -> tuple[Outcome, ...]:
         return ()
     found = []
     for share in LOAD_SHARES:
-        at = at_load(scenario, share)
-        found.append(outcome(f"{share:.0%}", f"{share:.0%} of the planned load", at, ask(at)))
+        at = at_load(scenario, share * peak_to_mean(scenario))
+        found.append(outcome(f"{share:.0%}", f"{share:.0%} of the peak load", at, ask(at)))
     return tuple(found)
 
 

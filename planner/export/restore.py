@@ -86,7 +86,9 @@ def payload(data: bytes, name: str) -> dict[str, Any]:
         text = readers.get(suffix, _plain)(data)
         found = json.loads(text, parse_constant=_no_constant) if text is not None else None
     except DAMAGED as error:
-        raise InputError(f"{name} cannot be read as a document of this planner: {' '.join(str(error).split())[:120] or 'it is damaged'}") from error
+        raise InputError(
+            f"{name} cannot be read as a document of this planner: {' '.join(str(error).split())[:120] or 'it is damaged'}"
+        ) from error
     if not isinstance(found, dict):
         raise InputError(f"{name} carries no plan; open a file that this planner exported, or a scenario as JSON")
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from planner import links
 from planner.catalog.rental import STALE_AFTER_DAYS
-from planner.export.extras import Extras
+from planner.export.extras import Extras, Outcome, peak_to_mean
 from planner.scenario import SCHEMA_VERSION, Scenario
 from planner.units import HOUR_S, HOURS_PER_MONTH
 
@@ -149,16 +149,42 @@ class Subject:
         low, high = (sum(h[end] / h["usd"] for h in hours) / len(hours) for end in ("low", "high"))
         return (month - other) * low + other, month, (month - other) * high + other
 
+    @cached_property
+    def peak_to_mean(self) -> float:
+        """Busiest hour over the mean one; 1 without a demand curve."""
+        return peak_to_mean(self.scenario)
+
+    @property
+    def load_words(self) -> str:
+        """What load the plan's own latencies are seen at."""
+        return "the planned load" if self.peak_to_mean == 1.0 else "the week's mean load"
+
+    @property
+    def peak_words(self) -> str:
+        """The load that the fleet has to hold."""
+        return "the planned load" if self.peak_to_mean == 1.0 else "the busiest hour"
+
+    @cached_property
+    def peak(self) -> Outcome | None:
+        """What the busiest hour sees, where it is not the plan itself and was simulated."""
+        return next((p for p in self.extras.load_points if p.name == "100%"), None) if self.peak_to_mean != 1.0 else None
+
+    def at_peak(self, name: str) -> float | None:
+        """One latency at the promise's percentile in the busiest hour; the plan's own where that is no other."""
+        if self.peak is None:
+            return self.latency(name)
+        return (self.peak.latency.get(name) or {}).get(self.percentile)
+
     def promises(self) -> list[tuple[str, float, float | None]]:
-        """(latency name, promised seconds, predicted seconds at the percentile) of every promise made."""
+        """(latency name, promised seconds, predicted seconds at the percentile and at the peak load) of every promise made."""
         slo = self.scenario.slo
         made = [(name, getattr(slo, name)) for name in LATENCY_NAMES]
-        return [(name, promise, self.latency(name)) for name, promise in made if promise is not None]
+        return [(name, promise, self.at_peak(name)) for name, promise in made if promise is not None]
 
     @cached_property
     def meets_slo(self) -> bool | None:
-        """Whether every promise holds at its percentile; None where nothing was simulated."""
-        if not self.simulated:
+        """Whether every promise holds at its percentile at the peak load; None where that was not simulated."""
+        if not self.simulated or (self.peak_to_mean != 1.0 and self.peak is None):
             return None
         return not self.errors and all(seen is not None and seen <= promise for _, promise, seen in self.promises())
 

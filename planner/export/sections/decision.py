@@ -51,9 +51,10 @@ def _verdict(s: Subject) -> Text:
     if s.errors:
         return Text(f"Do not buy as asked: {_first(s.errors, '')}", "bad")
     if s.meets_slo is None:
-        return Text("Fits, but no traffic was simulated, so no promise is checked.", "warning")
+        what = "no traffic was" if not s.simulated else "the busiest hour was not"
+        return Text(f"Fits, but {what} simulated, so no promise is checked.", "warning")
     if not s.promises():
-        return Text("Fits and carries the planned load; no latency is promised.", "good")
+        return Text(f"Fits and carries {s.peak_words}; no latency is promised.", "good")
     if not s.meets_slo:
         missed = [LATENCY_NAMES[name].lower() for name, promise, seen in s.promises() if seen is None or seen > promise]
         return Text(f"Carries the load but misses a promise: {' and '.join(missed)} at {s.percentile}.", "bad")
@@ -63,7 +64,7 @@ def _verdict(s: Subject) -> Text:
             f"Meets every promise at {s.percentile}, by {show(thin, 'share')} only: treat it as not proven until the acceptance test.",
             "warning",
         )
-    return Text(f"Meets every promise at {s.percentile} at the planned load, by {show(thin, 'share')} or more.", "good")
+    return Text(f"Meets every promise at {s.percentile} at {s.peak_words}, by {show(thin, 'share')} or more.", "good")
 
 
 def _first(problems: list[Any], otherwise: str) -> str:
@@ -96,7 +97,7 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
             (
                 f"{LATENCY_NAMES[name]}, {s.percentile}",
                 cell(seen, unit),
-                f"promised {show(promise, unit)}; kept: {show(kept)}, margin {show(margin, 'share')}",
+                f"at {s.peak_words}; promised {show(promise, unit)}; kept: {show(kept)}, margin {show(margin, 'share')}",
             )
         )
     rows.append(
@@ -117,7 +118,7 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
             (
                 "Cost per 1,000 requests",
                 cell(_times(unit_cost, PER_THOUSAND), "usd"),
-                "at the planned load around the clock; more when the fleet idles (section 6)",
+                f"at {s.load_words} around the clock, idle time included",
             )
         )
         tokens = [f"{show(cost.get(key), 'usd')} {word}" for key, word in TOKEN_PRICES if cost.get(key) is not None]

@@ -11,7 +11,7 @@ import numpy as np
 from planner import demand as curves
 from planner.export import charts
 from planner.export.blocks import Block, Chart, Section, Text, missing, table
-from planner.export.figures import ABSENT, cell, show
+from planner.export.figures import cell, show
 from planner.export.subject import LATENCY_NAMES, LATENCY_UNITS, Subject
 from planner.scenario import Length, Lengths, mean_length
 from planner.units import DAY_S
@@ -31,21 +31,17 @@ def demand(s: Subject) -> Section:
         )
     if w.trace is not None:
         rows.append(("Trace", w.trace.name or "uploaded", f"replayed; content hash {w.trace.content_hash or 'of the shipped file'}"))
-    rows.append(("Requests per second", cell(rate, "requests_s"), "the busiest hour, which the fleet is sized for"))
-    rows.append(("Requests per day at that rate", cell(None if rate is None else rate * DAY_S, "requests_day"), "around the clock"))
-    peak_to_mean = None
-    if fleet.demand_curve is not None:
-        hours = curves.curve(fleet.demand_curve)
-        peak_to_mean = float(hours.max() / hours.mean())
-        mean = None if rate is None else rate / peak_to_mean * DAY_S
-        rows.append(("Requests on a mean day", cell(mean, "requests_day"), "the busiest hour over the peak-to-mean of the week below"))
+    varying = s.peak_to_mean != 1.0
     rows.append(
-        (
-            "Peak over mean, hour by hour",
-            cell(peak_to_mean, "times"),
-            "no demand curve was given" if peak_to_mean is None else "of the demand curve",
-        )
+        ("Requests per second", cell(rate, "requests_s"), "mean of the week" if varying else "at every hour: no demand curve was given")
     )
+    rows.append(
+        ("Requests per day", cell(None if rate is None else rate * DAY_S, "requests_day"), "mean day" if varying else "around the clock")
+    )
+    if varying:
+        peak = None if rate is None else rate * s.peak_to_mean
+        rows.append(("Requests per second, busiest hour", cell(peak, "requests_s"), "what the fleet has to hold"))
+        rows.append(("Peak over mean, hour by hour", cell(s.peak_to_mean, "times"), "of the week below"))
     rows.append(
         (
             "Burstiness of arrivals",
@@ -131,11 +127,9 @@ def _classes(s: Subject) -> Block:
 
 def _week_chart(s: Subject, rate: float | None) -> Block:
     hours = curves.curve(s.scenario.fleet.demand_curve)
-    peak = float(hours.max())
-    rates = [{"hour": h, "rate": round(float(v) / peak * (rate or 1.0), 6)} for h, v in enumerate(hours)]
+    rates = [{"hour": h, "rate": round(float(v) * (rate or 1.0), 6)} for h, v in enumerate(hours)]
     capacity = s.part("throughput").get("capacity_requests_per_s")
-    share = float(hours.mean() / peak)
-    words = f"The mean hour asks for {show(share, 'share')} of the busiest one" + (
+    words = f"The busiest hour asks for {show(float(hours.max()), 'times')} the mean" + (
         f"; the dashed line is the capacity of {show(capacity, 'requests_s')}." if capacity else "."
     )
     return Chart("week", "A week of demand against capacity", words, charts.demand_week(rates, capacity))
@@ -145,40 +139,30 @@ def promises(s: Subject) -> Section:
     """Each promise with its percentile, the prediction, its uncertainty and the margin."""
     if not s.promises():
         return Section(3, "Promises", (Text("No latency is promised: all of the slo section is null."),))
+    if not s.simulated:
+        return Section(3, "Promises", (missing("Promises", "nothing was simulated to hold them against"),))
+    loads = [(s.load_words, s.latency)] if s.peak_to_mean == 1.0 else [(s.load_words, s.latency), (s.peak_words, s.at_peak)]
     rows = []
-    for name, promise, seen in s.promises():
-        unit = LATENCY_UNITS[name]
-        row = s.part("latency").get(name) or {}
-        ci = row.get(f"{s.percentile}_ci") or (None, None)
-        margin = None if seen is None else (promise - seen) / promise
-        rows.append(
-            (
-                LATENCY_NAMES[name],
-                s.percentile,
-                cell(promise, unit),
-                cell(seen, unit),
-                cell(ci[0], unit),
-                cell(ci[1], unit),
-                cell(margin, "share"),
-                None if seen is None else seen <= promise,
-            )
-        )
-    heads = ("Promise", "At", "Promised", "Predicted", "95 % interval, low", "high", "Margin", "Kept")
+    for words, seen_at in loads:
+        for name, promise, _ in s.promises():
+            unit, seen = LATENCY_UNITS[name], seen_at(name)
+            if words == s.peak_words != s.load_words and s.peak is None:
+                seen = None
+            low, high = (s.part("latency").get(name) or {}).get(f"{s.percentile}_ci") or (None, None)
+            if words != s.load_words:
+                low = high = None
+            margin = None if seen is None else (promise - seen) / promise
+            kept = None if seen is None else seen <= promise
+            figures = (cell(promise, unit), cell(seen, unit), cell(low, unit), cell(high, unit), cell(margin, "share"))
+            rows.append((LATENCY_NAMES[name], s.percentile, words, *figures, kept))
+    heads = ("Promise", "Percentile", "Load", "Promised", "Predicted", "95 % from", "to", "Margin", "Kept")
     throughput = s.part("throughput")
-    offered = throughput.get("requests_per_s")
-    attained = throughput.get("goodput_requests_per_s")
+    offered, attained = throughput.get("requests_per_s"), throughput.get("goodput_requests_per_s")
     share = attained / offered if attained is not None and offered else None
-    text = f"All promises at once are kept for {show(share, 'share')} of requests; failed and unfinished requests count as misses."
+    text = f"At {s.load_words} {show(share, 'share')} of requests see every promise kept; failed and unfinished ones count as misses."
     if s.part("simulation").get("stable") is False:
         text += " The simulated runs did not settle at this load: the interval is to be read, not the middle."
     first = s.latency("ttft_answer_s")
     if s.scenario.workload.thinking_share and first is not None:
         text += f" The answer itself begins after thinking, {show(first, 's')} at {s.percentile}."
-    return Section(
-        3,
-        "Promises",
-        (
-            table("promises", "Promises", heads, rows),
-            Text(text if s.simulated else f"Nothing was simulated, so nothing is predicted. {ABSENT}"),
-        ),
-    )
+    return Section(3, "Promises", (table("promises", "Promises", heads, rows), Text(text)))

@@ -49,7 +49,7 @@ def _bill(s: Subject) -> Block:
     if busy is not None and fleet is not None:
         idle = fleet.serving_usd * (1 - busy) * HOURS_PER_MONTH
         rows.append(
-            ("paid while no step runs", None, cell(idle, "usd"), None, f"{show(1 - busy, 'share')} of serving time at the planned load")
+            ("paid while no step runs", None, cell(idle, "usd"), None, f"{show(1 - busy, 'share')} of serving time at {s.load_words}")
         )
     heads = ("Per month", "Low", "Planned", "High", "Note")
     note = (
@@ -80,10 +80,10 @@ def _units(s: Subject) -> Block:
         at_full = None if at_load is None or scale is None else at_load * scale
         rows.append((name, cell(at_load, "usd"), cell(at_full, "usd"), cell(floor, "usd")))
     note = (
-        "At the planned load: the whole bill over the tokens served. At full: the same mix at the largest rate that keeps the promises. "
+        f"At {s.load_words}: the whole bill over the tokens served. At full: the same mix at the largest rate that keeps the promises. "
         "Floor: serving GPUs only, always busy with one phase, so it never covers a real bill."
     )
-    return table("unit-costs", "Unit costs", ("Dollars per", "At the planned load", "At full", "Floor"), rows, note)
+    return table("unit-costs", "Unit costs", ("Dollars per", f"At {s.load_words}", "At full", "Floor"), rows, note)
 
 
 def _commitments(s: Subject) -> Block:
@@ -217,7 +217,7 @@ def _break_even(s: Subject, rows: list[dict[str, Any]]) -> Block:
         bill = r["usd_per_request"] * s.requests_per_month if s.requests_per_month else None
         saving = bill - month if bill is not None and month is not None else None
         needed = at.get("at_hit_rate")
-        use = needed / (capacity * DAY_S) if needed and capacity else None
+        use = needed * s.peak_to_mean / (capacity * DAY_S) if needed and capacity else None
         body.append(
             (
                 r["label"],
@@ -250,7 +250,7 @@ def _volume_chart(s: Subject, cheapest: dict[str, Any]) -> list[Block]:
     fleet = cost.fleet_hour(scenario)
     if fleet is None or not capacity or scenario.disaggregation is not None:
         return [missing("Chart of cost against volume", "it needs a price and a capacity of one kind of replica")]
-    per_replica = capacity / scenario.fleet.replicas * DAY_S
+    per_replica = breakeven.replica_requests_per_day(capacity / scenario.fleet.replicas, s.peak_to_mean)
     api = cheapest["usd_per_request"]
     first = breakeven.step(1, fleet.replica_usd[0], api, per_replica, scenario.fleet.spares, fleet.other_usd)
     planned = (s.part("throughput").get("requests_per_s") or 0.0) * DAY_S

@@ -30,13 +30,14 @@ def _losses(s: Subject) -> list[Block]:
         what = "service stops until a replica has started" if f.replicas == 0 else "promises kept" if f.meets_slo else "promises missed"
         rows.append((f.name, f.change, cell(ttft.get(s.percentile), "s"), cell(tpot.get(s.percentile), "ms"), what))
     heads = ("Loss", "What is left", f"TTFT {s.percentile}", f"TPOT {s.percentile}", "Outcome")
-    return [table("failures", "Loss of hardware at the planned load", heads, rows)]
+    return [table("failures", f"Loss of hardware at {s.peak_words}", heads, rows)]
 
 
 def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     fleet, slo, t = s.scenario.fleet, s.scenario.slo, s.part("throughput")
     capacity, served = t.get("capacity_requests_per_s"), t.get("requests_per_s")
-    rate = s.scenario.workload.request_rate or served
+    offered = s.scenario.workload.request_rate or served
+    rate = offered * s.peak_to_mean if offered else None
     spares = f"{fleet.spares} idle replica" + ("s" if fleet.spares != 1 else "")
     rows: list[tuple[Any, Any, Any]] = [
         (
@@ -47,7 +48,7 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         (
             "Load the fleet could add",
             cell(capacity / rate - 1 if capacity and rate else None, "share"),
-            "capacity within the promises over the planned rate, less one",
+            f"capacity within the promises over {s.peak_words}, less one",
         ),
         (
             "Rolling update",
@@ -62,7 +63,7 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
             f"{fleet.min_replicas} to {fleet.max_replicas} replicas" if fleet.max_replicas else f"from {fleet.min_replicas}, no ceiling",
             f"at {show(fleet.target_utilization, 'share')} of capacity; thresholds in section 10",
         ),
-        (f"Burst of {BURST:g} × the planned load", *_burst(capacity, rate, slo.ttft_s, fleet.startup_s)),
+        (f"Burst of {BURST:g} × {s.peak_words}", *_burst(capacity, rate, slo.ttft_s, fleet.startup_s)),
         ("Beyond capacity", "requests queue", _overload(s)),
     ]
     return rows

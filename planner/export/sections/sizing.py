@@ -19,6 +19,8 @@ MEMORY_PARTS = (
     ("KV pool", "kv_pool_bytes_per_gpu"),
 )
 MORE_LATENCIES = {"ttft_answer_s": "First answer token", "itl_s": "Gap between tokens", "queue_s": "Wait in the queue"}
+OF_THE_LOAD = ("overloaded", "slo_missed", "infeasible_slo", "preemptions", "requests_failed", "stopped")
+"""Findings that differ from load to load; the rest stand in section 1."""
 SHOWN_TERMS = 10
 
 
@@ -188,7 +190,7 @@ def _operating_point(s: Subject) -> list[Block]:
             body.append((words, *(cell(row.get(k), LATENCY_UNITS[name]) for k in ("mean", "p50", "p90", "p95", "p99"))))
     runs, seen = simulation.get("replications"), simulation.get("requests")
     note = f"{show(runs, 'count')} simulated runs, {show(seen, 'count')} requests, {simulation.get('mode')} mode."
-    found.append(table("latency", "Latency at the planned load", heads, body, note))
+    found.append(table("latency", f"Latency at {s.load_words}", heads, body, note))
     return found
 
 
@@ -201,7 +203,7 @@ def _load_points(s: Subject) -> list[Block]:
     series: list[dict[str, Any]] = []
     for p in points:
         if not p.latency:
-            rows.append((p.name, *[None] * 6, None, p.meets_slo, ", ".join(p.problems)))
+            rows.append((p.name, *[None] * 6, None, p.meets_slo, ", ".join(c for c in p.problems if c in OF_THE_LOAD)))
             continue
         ttft, tpot = p.latency["ttft_s"], p.latency["tpot_s"]
         rows.append(
@@ -211,7 +213,7 @@ def _load_points(s: Subject) -> list[Block]:
                 *(cell((tpot or {}).get(k), "ms") for k in ("p50", "p95", "p99")),
                 cell(p.throughput.get("preemptions"), "count"),
                 p.meets_slo,
-                ", ".join(p.problems),
+                ", ".join(c for c in p.problems if c in OF_THE_LOAD),
             )
         )
         for metric, values in (("TTFT", ttft), ("TPOT", tpot)):
@@ -226,13 +228,13 @@ def _load_points(s: Subject) -> list[Block]:
                         }
                     )
     heads = ("Load", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "p99", "Preemptions", "Promises kept", "Findings")
-    note = "One simulated run each on the same random numbers, set in proportion to the plan's own figures at 100 %."
-    found: list[Block] = [table("load-points", "Latency at shares of the planned load", heads, rows, note)]
+    note = "One simulated run each on the same random numbers, set in proportion to the plan's own figures."
+    found: list[Block] = [table("load-points", f"Latency at shares of {s.peak_words}", heads, rows, note)]
     slo = s.scenario.slo
     limits = [{"metric": m, "ms": v / MS} for m, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s)) if v is not None]
     kept = [p.name for p in points if p.meets_slo]
     words = (
-        f"Promises (dashed, at {s.percentile}) hold at {', '.join(kept)} of the load."
+        f"Promises (dashed, at {s.percentile}) hold at {', '.join(kept)} of it."
         if kept
         else "Promises (dashed) hold at none of these loads."
     )
