@@ -187,7 +187,14 @@ def mlp_of(c: Config, family: Family, i: int, routed: bool, has_experts: bool) -
     shared = c.get(*keys.SHARED_FFN)
     copies = c.at(i, *keys.SHARED_COUNT, default=family.shared_experts, low=0)
     total = c.at(i, *keys.SHARED_FFN, low=0) if shared is not None else copies * width
-    return Mlp(width, family.gated, experts, top_k, total, c.whole("moe_latent_size", "moe_hidden_size", default=0, low=0))
+    return Mlp(
+        width,
+        family.gated,
+        experts,
+        top_k,
+        total,
+        c.whole("moe_latent_size", "moe_hidden_size", "routed_expert_hidden_size", default=0, low=0),
+    )
 
 
 def attention_tensors(c: Config, family: Family, hidden: int, d: Draft) -> list[Tensor]:
@@ -196,15 +203,17 @@ def attention_tensors(c: Config, family: Family, hidden: int, d: Draft) -> list[
         return []
     tensors = []
     if a.mla:
+        gate = "full" if c.get("mla_use_output_gate") is True else family.gate
         tensors = mixers.latent(
             hidden,
             a,
             c.optional_whole("q_lora_rank") or 0,
             c.whole("qk_nope_head_dim", low=0),
             bias=flag(c, family.qkv_bias),
-            gate=family.gate,
+            gate=gate,
         )
     else:
+        c.get("use_qk_norm")
         norm = family.qk_norm if not family.qk_norm_if or flag(c, family.qk_norm_if) else ""
         if c.text("qk_norm_type") == "per_head":
             norm = norm and "head"

@@ -129,6 +129,8 @@ def kda(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     ]
     if c.get("kda_lower_bound") is not None or c.switch("no_kda_lora"):
         tensors += [_linear("f_proj", out, hidden), _linear("g_proj", out, hidden)]
+    elif c.switch("use_full_rank_gate"):
+        tensors += [_linear("f_a_proj", rank, hidden, "none"), _linear("f_b_proj", out, rank), _linear("g_proj", out, hidden)]
     else:
         tensors += [_linear("f_a_g_a_proj", 2 * rank, hidden, "none"), _linear("f_b_g_b_proj", 2 * out, rank)]
     elements = heads * dim * dim

@@ -239,6 +239,7 @@ KNOWN: dict[str, Callable[[Config, int], int]] = {
     "glm4v_moe": glm4v,
     "internvl": internvl,
     "kimi_k25": kimi,
+    "kimi_k3": kimi,
     "kimi_vl": kimi,
     "llama4": llama4,
     "llava": clip,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,12 +25,18 @@ class ModelRow:
     name: str
     """Repository name as published."""
     family: str
-    """Who trains it and what it is called: Llama, Qwen, DeepSeek …"""
+    """What the line of models is called: Llama, Qwen, DeepSeek …"""
     config_file: str
+    total_params: int
+    """Parameters counted from the configuration, for the list; `architecture` counts them anew."""
+    active_params: int
+    """Those one token touches, both embeddings included."""
     license: str
     """License of the weights."""
     release_date: str
-    """When the weights were published, ISO; a month where the day is not known."""
+    """When the weights were published, ISO."""
+    terms_source: str
+    """Where license and release date come from."""
     config_kind: str
     """How the configuration was obtained: verbatim, fields, recalled …"""
     source: str
@@ -41,9 +48,25 @@ class ModelRow:
 @cache
 def models() -> dict[str, ModelRow]:
     """Rows by slug, in the order of the file."""
+    rows = {}
     with MODELS_FILE.open(encoding="utf-8", newline="") as lines:
-        rows = [ModelRow(**record) for record in csv.DictReader(lines)]
-    return {r.slug: r for r in rows}
+        for record in csv.DictReader(lines):
+            total, active = int(record.pop("total_params")), int(record.pop("active_params"))
+            rows[record["slug"]] = ModelRow(total_params=total, active_params=active, **record)
+    return rows
+
+
+def search(text: str = "", family: str = "", smallest_params: float = 0, largest_params: float = math.inf) -> tuple[ModelRow, ...]:
+    """Models whose slug, name or family holds every word of `text`, of this family and size (total parameters), newest first."""
+    words = text.lower().split()
+    found = [
+        row
+        for row in models().values()
+        if all(word in f"{row.slug} {row.name} {row.family}".lower() for word in words)
+        and family.lower() in ("", row.family.lower())
+        and smallest_params <= row.total_params <= largest_params
+    ]
+    return tuple(sorted(found, key=lambda row: row.release_date, reverse=True))
 
 
 def model(slug: str) -> ModelRow:

@@ -28,6 +28,7 @@ FUSED = {
     "self_attn.o_proj": "o",
     "mlp.down_proj": "down",
 }
+LARGEST_SERVER = 8  # larger domains are racks, which `gpus_per_node` does not cut
 ASSUMED_NIC_BYTES_S = 50 * GB  # 400 Gbit/s per GPU, where no source gives the part's network
 
 
@@ -45,7 +46,7 @@ def _shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gp
     stages = tuple(
         _stage(arch, i, span, pp, parallel, precision, ep, vocab) for i, span in enumerate(stage_spans(arch.num_hidden_layers, pp))
     )
-    fast = domain or (gpu.scale_up_domain_gpus if gpu.scale_up_domain_gpus > 8 else min(gpu.scale_up_domain_gpus, gpus_per_node))
+    fast = fast_domain(gpu, gpus_per_node, domain)
     return Shard(
         stages=stages,
         tensor_parallel_size=tp,
@@ -59,6 +60,12 @@ def _shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gp
         pp_group=group(pp, tp * dp * pp, fast, gpu),
         activation_bytes_per_element=4 if precision.weights == "fp32" else 2,
     )
+
+
+def fast_domain(gpu: Gpu, gpus_per_node: int, chosen: int | None) -> int:
+    """GPUs that share the fast link: as chosen, else the catalogue's, cut to one server where the link ends there."""
+    known = gpu.scale_up_domain_gpus
+    return chosen or (known if known > LARGEST_SERVER else min(known, gpus_per_node))
 
 
 def group(size: int, span_gpus: int, domain_gpus: int, gpu: Gpu) -> Group:
