@@ -21,8 +21,8 @@ import pytest
 from streaming_server import Behaviour, Server
 
 from planner.measure import charts, rows
-from planner.measure.clients import Endpoint
 from planner.measure.command import add_commands
+from planner.measure.endpoint import Endpoint
 from planner.measure.experiment import Experiment, Options, Run, measure
 from planner.measure.prompts import Scale, fit
 from planner.measure.records import distribution, tpot

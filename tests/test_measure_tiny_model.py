@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny_model import TinyModel, TinyServer
 
-from planner.measure.clients import Endpoint
+from planner.measure.endpoint import Endpoint
 from planner.measure.experiment import Options, measure
 from planner.measure.summary import summarize
 

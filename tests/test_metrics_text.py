@@ -120,6 +120,7 @@ def test_noisy_rates_never_rise() -> None:
     [
         (("hello",), "holds no metric of vLLM or SGLang"),
         (("",), "holds no metric"),
+        (("vllm:x{" + "a" * 10**6 + "} 1",), "holds no metric"),
         (('http_requests_total{a="b"} 3',), "holds no metric"),
         (("vllm:num_requests_running NaN",), "holds no metric"),
         ((VLLM, SGLANG, 10.0), "two snapshots are of sglang and vllm"),

@@ -9,75 +9,23 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, Literal
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
+from planner.measure.endpoint import KEY_VARIABLES, LONGEST_MESSAGE, NO_KEY, Aim, Endpoint, addresses, check_url, clean
 from planner.measure.prompts import Prompt
-from planner.measure.records import Experiment, Request
+from planner.measure.records import Request
 from planner.measure.stream import Answer, StreamError, events
 from planner.problems import InputError
 
-Api = Literal["openai", "anthropic"]
-KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 TURNED_AWAY = (429, 529)
 """Statuses by which a server asks to come again; with 503 only when it names a time. Every other error is a result."""
 LONGEST_WAIT_S = 60.0
-LONGEST_MESSAGE = 240
-NO_KEY = "none"
-"""Sent where the environment holds no key: local servers want a header, not a secret."""
-SECRET = re.compile(r"(?i)(\b(?:Bearer|Basic)\s+[^\s;,\"']+|\b(sk|key|pk|rk|gsk|hf|xai)[-_][A-Za-z0-9_\-*.]{6,})")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where to measure and how patiently."""
-
-    base_url: str
-    model: str
-    api: Api = "openai"
-    max_tokens: int = 256
-    timeout_s: float = 120.0
-    retries: int = 2
-    """Further attempts when the server turns a request away."""
-    extra_body: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the request, such as `ignore_eos` or `thinking`."""
-
-    @property
-    def public_url(self) -> str:
-        """The address without user, password and query, fit for a report."""
-        parts = urlsplit(self.base_url)
-        host = parts.hostname or ""
-        host = f"[{host}]" if ":" in host else host
-        return urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path.rstrip("/"), "", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """Which request of the run this is."""
-
-    experiment: Experiment
-    target_prompt_tokens: int
-    repeat: int
-    warm: bool = False
-
-
-def check_url(base_url: str) -> None:
-    """InputError unless this is an http or https address."""
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise InputError(
-            f"--base-url {base_url.split('@')[-1][:80]!r} is not an http or https address; give one like http://localhost:8000/v1"
-        )
 
 
 _SENDING: ContextVar[Answer | None] = ContextVar("planner_measure_sending", default=None)
@@ -105,7 +53,7 @@ class Client:
         self._errors: Any = None
         self._limit_field = "max_tokens"
         self._stream_options = endpoint.api == "openai"
-        self._paths = _paths(endpoint)
+        self._paths = addresses(endpoint)
         self._client: Any = self._open(self._paths.pop(0))
 
     def _open(self, base_url: str) -> Any:
@@ -120,10 +68,18 @@ class Client:
         transport = self._errors.DefaultAsyncHttpxClient(timeout=self.endpoint.timeout_s, event_hooks={"request": [self._note_sending]})
         return kind(api_key=self._key, base_url=base_url, default_query=query or None, max_retries=0, http_client=transport)
 
-    async def _note_sending(self, request: object) -> None:
-        """Start the clock when the request is ready to leave: building it is the client's time, not the server's."""
-        if (answer := _SENDING.get()) is not None:
-            answer.sent_s = self._clock()
+    async def _note_sending(self, request: Any) -> None:
+        """Start the clock when the request goes out on an open connection: building it and connecting are not the server's time."""
+        answer = _SENDING.get()
+        if answer is None:
+            return
+        answer.sent_s = self._clock()
+
+        async def note(event: str, info: object) -> None:
+            if event.endswith("send_request_headers.started"):
+                answer.sent_s = self._clock()
+
+        request.extensions["trace"] = note
 
     @property
     def elapsed_s(self) -> float:
@@ -278,20 +234,7 @@ class Client:
         return f"; set {variable} in the environment to a key of this server" if status in (401, 403) else ""
 
     def _clean(self, text: str) -> str:
-        """One line, short, and without anything that could be a key, however the server echoed it."""
-        if self._key != NO_KEY:
-            text = text.replace(self._key, "[key]")
-        return " ".join(SECRET.sub("[key]", text).split())[:LONGEST_MESSAGE]
-
-
-def _paths(endpoint: Endpoint) -> list[str]:
-    """Base addresses to try: the one given, with or without the `/v1` that the two clients want differently."""
-    parts = urlsplit(endpoint.base_url)
-    path = parts.path.rstrip("/")
-    url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-    if endpoint.api == "anthropic":
-        return [url.removesuffix("/v1")]
-    return [url] if path else [f"{url}/v1", url]
+        return clean(text, self._key)
 
 
 def _retry_after(error: Any) -> float | None:

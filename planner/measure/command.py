@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from planner.measure import report
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
-from planner.units import MS
 
 LoadScenario = Callable[[str], Scenario]
 STOPPED = 130
@@ -101,8 +101,8 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_measure(arguments: argparse.Namespace) -> int:
     """Measure an endpoint."""
-    from planner.measure import compare, predict
-    from planner.measure.clients import Endpoint
+    from planner.measure import charts, compare, predict
+    from planner.measure.endpoint import Endpoint
     from planner.measure.experiment import Options, Run, measure
     from planner.measure.journal import Journal, fallback
     from planner.measure.summary import document
@@ -129,10 +129,9 @@ def run_measure(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     context = _context(arguments, scenario)
-    kept = fallback() if not arguments.out else None
-    journal = Journal(
-        arguments.out or [kept], (lambda tokens, out: predict.by_length(scenario, tokens, out)) if scenario else None, context
-    )
+    kept = None if any(not charts.is_chart(path) for path in arguments.out) else fallback()
+    paths = [*arguments.out, *([kept] if kept else [])]
+    journal = Journal(paths, (lambda tokens, out: predict.by_length(scenario, tokens, out)) if scenario else None, context)
     show = _progress(options) if sys.stderr.isatty() else None
 
     def on_result(run: Run) -> None:
@@ -156,7 +155,7 @@ def run_measure(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(found, indent=1))
     else:
-        print("\n".join(_measured_lines(found)))
+        print("\n".join(report.measured_lines(found)))
     if run.stopped:
         return STOPPED
     return 0 if found["summary"]["ok"] else 1
@@ -193,7 +192,7 @@ def run_import(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif scenario is not None:
-        print("\n".join(_comparison_lines(found["comparison"])))
+        print("\n".join(report.comparison_lines(found["comparison"])))
     else:
         print(to_csv(rows), end="")
     return 0
@@ -209,8 +208,11 @@ def run_check(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(checked.to_dict(), indent=1))
     else:
-        rows = ([v.status, v.point, v.metric, v.statistic, _si(v.measured), _si(v.low), _si(v.high), v.note] for v in checked.verdicts)
-        print("\n".join(_table(["result", "load", "metric", "statistic", "measured", "low", "high", ""], rows)))
+        rows = (
+            [v.status, v.point, v.metric, v.statistic, report.digits(v.measured), report.digits(v.low), report.digits(v.high), v.note]
+            for v in checked.verdicts
+        )
+        print("\n".join(report.table(["result", "load", "metric", "statistic", "measured", "low", "high", ""], rows)))
         print(checked.sentence)
     return 0 if checked.passed else 1
 
@@ -265,7 +267,7 @@ def _between(name: str, value: Any, low: float, high: float) -> Any:
 def _object(name: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not JSON ({getattr(error, 'msg', 'nested too deeply')}); give an object in braces") from None
     if not isinstance(found, dict):
         raise InputError(f"{name} holds a JSON {type(found).__name__}; give an object in braces")
@@ -281,64 +283,3 @@ def _progress(options: Any) -> Callable[[Any], None]:
         print(f"\r{told:<70}", end="\n" if run.finished or run.stopped else "", file=sys.stderr, flush=True)
 
     return show
-
-
-def _measured_lines(found: dict[str, Any]) -> Iterable[str]:
-    summary = found["summary"]
-    yield f"{found['endpoint']['model']} at {found['endpoint']['base_url']}, {found['date']}"
-    rows = []
-    for group in summary["by_prompt_length"]:
-        figures = [_ms(group[name]["p50"]) for name in ("ttft_s", "ttft_answer_s", "tpot_s")]
-        speed = group["tokens_per_s"]["p50"]
-        rows.append([_whole(group["prompt_tokens"]), group["n"], group["failed"], *figures, _si(speed), _whole(group["cached_tokens"])])
-    head = ["prompt tokens", "n", "failed", "TTFT p50", "answer p50", "TPOT p50", "tokens/s", "cached tokens"]
-    yield from _table(head, rows)
-    if summary["prefix"]:
-        yield summary["prefix"]["sentence"]
-    if load := summary["load"]:
-        speeds = f"{_si(load['requests_per_s'])} requests/s, {_si(load['output_tokens_per_s'])} output tokens/s"
-        tails = f"TTFT p99 {_ms(load['ttft_s']['p99'])}, TPOT p99 {_ms(load['tpot_s']['p99'])}"
-        yield f"Load, {load['kind']} {load['value']:g}: {load['n']} answers, {load['failed']} failed, {speeds}, {tails}"
-    for error in summary["errors"]:
-        yield f"{error['count']} × {error['error']}"
-    if summary["retries"]:
-        yield f"{summary['retries']} attempts were turned away and repeated after {summary['retry_wait_s']:.1f} s in all"
-    yield from summary["notes"]
-    if "comparison" in found:
-        yield from _comparison_lines(found["comparison"])
-
-
-def _comparison_lines(comparison: dict[str, Any]) -> Iterable[str]:
-    rows = (
-        [c["row"][-40:], c["metric"], _si(c["measured"]), _si(c["low"]), _si(c["high"]), "in band" if c["agrees"] else f"{c['error']:+.0%}"]
-        for c in comparison["rows"]
-        if "_" not in c["metric"]
-    )
-    yield from _table(["row", "metric", "measured", "low", "high", "plan against measured"], rows)
-    for part in comparison["components"]:
-        ratio = f" (measured / planned {part['ratio']:.2f})" if part["ratio"] else ""
-        yield f"{part['name']}: {part['verdict']}{ratio}; {part['how']}"
-    for skipped in comparison["skipped"]:
-        yield f"left out {skipped['row']}: {skipped['reason']}"
-    yield comparison["sentence"]
-    if comparison["calibration"]:
-        yield f"One factor on step time would bring decode onto the plan: {comparison['calibration']['factor']:.3f}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
-    lines = [[str(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    for line in lines:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-
-
-def _ms(value_s: float | None) -> str:
-    return "–" if value_s is None else f"{value_s / MS:.4g} ms"
-
-
-def _si(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
-
-
-def _whole(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"

@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.measure.clients import Aim, Client, Endpoint
+from planner.measure.clients import Client
+from planner.measure.endpoint import Aim, Endpoint
 from planner.measure.prompts import CALIBRATION_WORDS, Prompt, Scale, fit, plain, with_system, words
 from planner.measure.records import Request
 from planner.measure.stream import CHARS_PER_TOKEN

@@ -44,7 +44,7 @@ class Journal:
     def save(self, run: Run) -> None:
         """Write now, unless the last writing was so recent that it would take too much of the run's time."""
         now_s = time.monotonic()
-        if run.finished or run.stopped or now_s >= self._next_s:
+        if run.finished or now_s >= self._next_s:
             for path in self._tables:
                 self._try(path, table_text(path, run, self._context))
             spent_s = time.monotonic() - now_s

@@ -7,32 +7,11 @@ and leaves out everything older.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from planner.measure.prometheus import Snapshot, Spread, difference, parse, spread
 from planner.problems import InputError
-
-LONGEST_TEXT = 20 * 10**6
-SAMPLE = re.compile(r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>[^\s#]+)(?:\s+-?\d+)?\s*(?:#.*)?$")
-LABEL = re.compile(r'([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"')
-
-Labels = tuple[tuple[str, str], ...]
-Snapshot = dict[str, dict[Labels, float]]
-"""Sample name without its engine prefix and `_total` → labels → value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A histogram: how many, their mean, and percentiles interpolated inside buckets; a percentile beyond the last bound is None."""
-
-    count: float
-    mean: float | None
-    p50: float | None
-    p90: float | None
-    p95: float | None
-    p99: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,53 +91,11 @@ def facts(text: str, before: str | None = None, seconds: float | None = None) ->
             raise InputError(f"the two snapshots are of {old_engine} and {engine}; paste two of one server")
         if seconds is None or not (math.isfinite(seconds) and seconds > 0):
             raise InputError("two snapshots need the seconds between them; give a number above 0")
-        now = _difference(old, now)
+        now = difference(old, now)
     else:
         notes.append("One snapshot holds all traffic since the server started; a second one leaves that out and tells a rate.")
     reader = _Reader(engine, now)
     return reader.read(seconds if before is not None else None, notes)
-
-
-def parse(text: str) -> tuple[Literal["vllm", "sglang"], Snapshot]:
-    """The engine and its samples. Lines of other exporters are skipped."""
-    if len(text) > LONGEST_TEXT:
-        raise InputError(f"the metrics text has {len(text):,} characters; the limit is {LONGEST_TEXT:,}")
-    found: dict[Literal["vllm", "sglang"], Snapshot] = {"vllm": {}, "sglang": {}}
-    for line in text.splitlines():
-        match = SAMPLE.match(line.strip())
-        if match is None:
-            continue
-        engine, separator, name = match["name"].partition(":") if ":" in match["name"] else match["name"].partition("_")
-        value = _number(match["value"])
-        if engine not in found or not separator or value is None:
-            continue
-        labels = tuple(sorted(LABEL.findall(match["labels"] or "")))
-        found[engine].setdefault(name.removesuffix("_total"), {})[labels] = value  # type: ignore[index]
-    engine = max(found, key=lambda e: len(found[e]))
-    if not found[engine]:
-        raise InputError(
-            "the text holds no metric of vLLM or SGLang (a line like `vllm:num_requests_running{…} 3`); paste the server's /metrics page"
-        )
-    return engine, found[engine]
-
-
-GAUGES = re.compile(
-    r"running|waiting|queue_reqs|usage|cache_hit_rate|gen_throughput|accept|config_info|_created$|num_used_tokens|max_total|sleep_state"
-)
-
-
-def _difference(old: Snapshot, new: Snapshot) -> Snapshot:
-    """Counters and histograms less what they held before; gauges as they are now."""
-    changed: Snapshot = {}
-    for name, samples in new.items():
-        if GAUGES.search(name) and "spec_decode" not in name:
-            changed[name] = samples
-            continue
-        earlier = old.get(name, {})
-        changed[name] = {labels: value - earlier.get(labels, 0.0) for labels, value in samples.items()}
-        if any(value < -1e-9 for value in changed[name].values()):
-            raise InputError(f"{name} is smaller in the second snapshot; the server was restarted or the two are swapped")
-    return changed
 
 
 class _Reader:
@@ -187,7 +124,7 @@ class _Reader:
         for name in names:
             count = self.total(f"{name}_count")
             if count:
-                return _spread(self._samples.get(f"{name}_bucket", {}), count, self.total(f"{name}_sum"))
+                return spread(self._samples.get(f"{name}_bucket", {}), count, self.total(f"{name}_sum"))
         return None
 
     def label(self, key: str, *names: str) -> str | None:
@@ -267,36 +204,6 @@ class _Reader:
             rate = min(1.0, max(0.0, per_position.get(i, 0.0) / steps))
             rates.append(min(rate, rates[-1]) if rates else rate)
         return tuple(rates), count
-
-
-def _spread(buckets: Mapping[Labels, float], count: float, total: float | None) -> Spread:
-    bounds: dict[float, float] = {}
-    for labels, value in buckets.items():
-        bound = _number(dict(labels).get("le", ""), infinite=True)
-        if bound is not None:
-            bounds[bound] = bounds.get(bound, 0.0) + value
-    ordered = sorted(bounds.items())
-    return Spread(count, total / count if total is not None else None, *(_quantile(ordered, count, q) for q in (0.5, 0.9, 0.95, 0.99)))
-
-
-def _quantile(buckets: list[tuple[float, float]], count: float, share: float) -> float | None:
-    """Linear inside the bucket that holds the rank, as Prometheus' histogram_quantile; None beyond the last finite bound."""
-    rank, low, below = share * count, 0.0, 0.0
-    for bound, cumulative in buckets:
-        if cumulative >= rank:
-            if math.isinf(bound):
-                return None
-            return low + (bound - low) * ((rank - below) / (cumulative - below) if cumulative > below else 1.0)
-        low, below = bound, cumulative
-    return None
-
-
-def _number(text: str, infinite: bool = False) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) or (infinite and value == math.inf) else None
 
 
 def _over(top: float | None, bottom: float | None) -> float | None:

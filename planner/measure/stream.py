@@ -218,7 +218,7 @@ async def events(lines: AsyncIterator[str], answer: Answer) -> AsyncIterator[dic
 def _json(text: str) -> dict[str, Any] | None:
     try:
         event = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) else {}
 

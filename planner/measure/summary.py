@@ -158,7 +158,7 @@ def _errors(requests: Sequence[Request]) -> list[dict[str, Any]]:
 
 
 def _notes(run: Run) -> list[str]:
-    notes = ["Times are the client's: they hold the network, and not the wait for a free client."]
+    notes = ["Times are the client's: they hold the network, but neither connecting nor the wait for a free client."]
     whole = [r for r in run.requests if r.ok]
     if any(r.estimated for r in whole):
         notes.append(

@@ -32,7 +32,7 @@ SINGLE = (
 """Tools whose file is one JSON object (or several, as a list or as lines)."""
 RECORDS = (("aiperf", aiperf), ("inference-perf", inference_perf), ("llmperf", llmperf))
 """Tools that also write one object for each request."""
-METRICS_LINE = re.compile(r"^\s*(# (HELP|TYPE) |(vllm|sglang)[:_]\w+(\{| ))", re.MULTILINE)
+METRICS_LINE = re.compile(r"^[ \t]*(# (HELP|TYPE) |(vllm|sglang)[:_]\w+(\{| ))", re.MULTILINE)
 DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
 
 
@@ -75,6 +75,8 @@ def text_of(path: Path) -> str:
 
 def from_text(text: str, name: str) -> list[Row]:
     """The rows of a result given as text; `name` appears in messages and as the rows' source."""
+    if len(text) > LARGEST_FILE_BYTES:
+        raise InputError(f"{name} has {len(text):,} characters; the limit is {LARGEST_FILE_BYTES:,}; import its summary instead")
     if not text.strip():
         raise InputError(f"{name} is empty; give the result file of {TOOLS}")
     tool, found = _rows(text, name)
@@ -116,6 +118,8 @@ def _parse(text: str, name: str) -> Any:
         raise InputError(
             f"{name} is damaged: JSON breaks at line {error.lineno}, column {error.colno} ({error.msg}); export the result again"
         ) from None
+    except ValueError as error:
+        raise InputError(f"{name} is damaged: {_line(str(error))[:80]}; export the result again") from None
     except RecursionError:
         raise InputError(f"{name} is nested too deeply to be a benchmark result; give the result file of {TOOLS}") from None
     return values[0] if len(values) == 1 else values

@@ -138,7 +138,7 @@ def from_csv(text: str, name: str) -> list[Row]:
         cells = [cell.strip() for cell in cells]
         if cells[:1] == ["Metric"]:
             header = [{"value": "avg"}.get(cell.lower(), cell.lower()) for cell in cells[1:]]
-        elif len(cells) > 1 and header and (found := re.fullmatch(r"(.+?)\s*\(([^)]*)\)|(.+)", cells[0])):
+        elif len(cells) > 1 and header and len(cells[0]) < 200 and (found := re.fullmatch(r"(.+?)\s*\(([^)]*)\)|(.+)", cells[0])):
             label, unit = (found[1] or found[3]).lower(), (found[2] or "").lower()
             if label in CSV_NAMES:
                 values = {h: c.replace(",", "") for h, c in zip(header, cells[1:], strict=False)}

@@ -9,7 +9,7 @@ from typing import Any
 from planner.measure.importers.fields import date, first, half_width, honest_tpot, join, latencies, ratio, take
 from planner.measure.rows import Row, number, row
 
-HEADING = re.compile(r"=+ *Serving Benchmark Result *=+", re.IGNORECASE)
+HEADING = re.compile(r"^.{0,80}Serving Benchmark Result.{0,80}$", re.IGNORECASE | re.MULTILINE)
 LABELS = {
     "backend": "backend",
     "traffic request rate": "request_rate",
