@@ -372,6 +372,24 @@ def test_a_prefix_in_a_slower_tier_is_fetched_before_it_is_used() -> None:
     assert again.first_token_s == pytest.approx(2.0 + 0.25 * in_tier + Affine()(StepShape(chunks=((1, 160),))), rel=1e-9)
 
 
+def test_a_fetch_holds_nobody_else_up() -> None:
+    kv = KvCache(100, 16, prefix=True, tiers=(Tier("cpu", 100, 0.25),))
+    replica = Replica(Affine(), Limits(), kv)
+    asked = tuple(range(10))
+    replica.admit(request(0, 161, 1, keys=asked), 0.0)
+    replica.advance(inf)
+    kv.take(95)
+    kv.give(95)
+    slow, quick = request(1, 161, 1, arrival_s=1.0, keys=asked), request(2, 50, 3, arrival_s=1.5)
+    replica.admit(slow, 1.0)
+    assert replica.advance(1.5) == []
+    replica.admit(quick, 1.5)
+    assert replica.advance(inf) == [quick]
+    assert quick.scheduled_s == 1.5
+    assert replica.advance(inf) == [slow]
+    assert slow.finish_s > 1.0 + 0.25
+
+
 def test_a_router_sees_how_loaded_a_replica_is() -> None:
     replica = Replica(Affine(), Limits(max_num_seqs=2), KvCache(100, 16))
     assert (replica.queue_length, replica.running_count, replica.outstanding_tokens, replica.next_start_s()) == (0, 0, 0, inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +13,7 @@ from planner.kv_cache import KvCache
 from planner.metrics import t_interval
 from planner.roofline import StepShape
 from planner.scenario import Workload
-from planner.scheduler import FINISHED, POLICIES, Limits, Replica, Timeline, simulate
+from planner.scheduler import FINISHED, POLICIES, UNFINISHED, Limits, Replica, Timeline, simulate
 from planner.workload import Source, requests
 
 ROOMY = 10**6
@@ -142,6 +142,24 @@ def test_tokens_blocks_and_requests_are_conserved(seed: int) -> None:
     total = served.engines[0]
     assert total.busy_s == pytest.approx(float(records.seconds.astype(float).sum()), rel=1e-5)
     assert min(total.output_busy_s, total.input_busy_s, total.cached_busy_s) >= 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_blocks_and_requests_are_conserved_under_speculation(seed: int) -> None:
+    case = random_case(500 + seed)
+    case.limits = replace(case.limits, num_speculative_tokens=2)
+    replica = case.replica()
+    columns = requests(case.workload, acceptance_rates=(0.7, 0.5))
+    block_size = case.block_size if case.prefix else 0
+    source = Source(columns, block_size, case.workload.max_concurrency, case.workload.priority_classes, case.workload.deadline_s)
+    served = simulate(source, replica)
+    assert (served.status != UNFINISHED).all()
+    assert len(np.unique(served.number)) == len(served)
+    assert replica.kv.free_blocks == case.total_blocks
+    assert (served.engines[0].records.kv_used_blocks <= case.total_blocks).all()
+    done = served.finished
+    assert (served.finish_s[done] >= served.first_token_s[done]).all()
+    assert (served.answer_s[done] <= served.finish_s[done]).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -54,7 +54,8 @@ class DecodeBatch:
                 if request.window_clock < self.clock + steps:
                     self._meet("window", request, request.window_clock)
         if isnan(request.answer_s):
-            request.answer_clock = self.clock + ceil((request.thinking_tokens + 1 - request.emitted_tokens) / grows)
+            thinking_steps = ceil((request.thinking_tokens + 1 - request.emitted_tokens) / grows)
+            request.answer_clock = self.clock + min(thinking_steps, steps)
             self._meet("answer", request, request.answer_clock)
         request.finish_clock = self.clock + steps
         self._meet("finish", request, request.finish_clock)

@@ -48,11 +48,13 @@ class Replica:
         self._log = Log(record_steps)
         self._scheduler = Scheduler(limits, kv, self._log, ends_together=policy is static)
         self._last_start_s = 0.0
+        self._blocked = False  # idle, and nothing in the queue can be seated until something is freed, fetched or admitted
 
     # What a driver does.
 
     def admit(self, request: Request, t: float) -> None:
         """A request reaches the server at `t`. One that can never run here fails at once, with the reason."""
+        self._blocked = False
         self._scheduler.admit(request, t)
 
     def advance(self, until: float) -> list[Request]:
@@ -70,8 +72,7 @@ class Replica:
                 scheduler.now_s = start_s
             elif scheduler.now_s >= until:
                 break
-            if not self._step(until) and not scheduler.loading:
-                break
+            self._step(until)
         ended, scheduler.ended = scheduler.ended, []
         return ended
 
@@ -80,19 +81,24 @@ class Replica:
         s = self._scheduler
         if not s.idle:
             return s.now_s
-        if s.loading:
-            return max(s.now_s, s.loading[0][0])
-        if not len(s.queue):
+        fetched_s = s.loading[0][0] if s.loading else inf
+        return max(s.now_s, min(fetched_s, inf if self._blocked else self._queue_start_s()))
+
+    def _queue_start_s(self) -> float:
+        """When an idle engine turns to its queue: with the first arrival, or with a full static batch or its timeout."""
+        queue, timeout_s = self._scheduler.queue, self.limits.static_timeout_s
+        if not len(queue):
             return inf
-        timeout_s, missing = self.limits.static_timeout_s, s.seats - s.queue.waiting
-        if timeout_s and missing > len(s.queue.arriving):
-            return max(s.now_s, min(r.arrival_s for r in s.queue) + timeout_s)
-        if timeout_s and missing > 0:
-            return max(s.now_s, s.queue.arriving[missing - 1].arrival_s)
-        return s.now_s if s.queue.waiting else max(s.now_s, s.queue.arriving[0].arrival_s)
+        if not timeout_s:
+            return 0.0 if queue.waiting else queue.arriving[0].arrival_s
+        missing = self._scheduler.seats - queue.waiting
+        if missing > len(queue.arriving):
+            return min(request.arrival_s for request in queue) + timeout_s
+        return queue.arriving[missing - 1].arrival_s if missing > 0 else 0.0
 
     def free(self, request: Request, t: float) -> None:
         """Give back, at `t`, the KV of a finished request that `keeps_kv`."""
+        self._blocked = False
         self._scheduler.free(request, t)
 
     def log(self) -> EngineLog:
@@ -143,8 +149,8 @@ class Replica:
 
     # One step.
 
-    def _step(self, until: float) -> bool:
-        """Plan, and run what was planned. False when there is nothing to run, and planning again would not change that."""
+    def _step(self, until: float) -> None:
+        """Plan, and run what was planned."""
         scheduler = self._scheduler
         scheduler.open_step(self._last_start_s)
         decodes, chunks = self.policy(scheduler)
@@ -152,10 +158,10 @@ class Replica:
             self._compute(scheduler.batch.sequences if decodes else 0, chunks)
         elif scheduler.batch.sequences:
             self._decode(scheduler.now_s if scheduler.preempted else until)
-        else:
-            return scheduler.preempted
+        else:  # a preemption may have emptied a static batch: then another plan finds work
+            self._blocked = not scheduler.preempted
+            return
         scheduler.settle()
-        return True
 
     def _compute(self, rows: int, chunks: Chunks) -> None:
         """One step that carries prompt chunks beside `rows` decoding sequences.

@@ -255,6 +255,8 @@ class Scheduler:
     def _finish(self, request: Request) -> None:
         """Its last token is out."""
         del self.running[request]
+        if isnan(request.answer_s):
+            request.answer_s = self.now_s
         self._end(request, "finished", self.now_s)
         decoding = request.start_clock >= 0
         if decoding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,10 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    def only(self, which: np.ndarray) -> Timeline:
+        """The rows of some requests, say of one priority class, beside the same engines."""
+        return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
     @property
     def finished(self) -> np.ndarray:
