@@ -112,6 +112,16 @@ def test_printed_tables() -> None:
     check(second, load_kind="rate", load_value=4)
 
 
+def test_tables_kept_as_comments_of_a_script() -> None:
+    table = (SAMPLES / "vllm_console.txt").read_text()
+    runs = "".join(f"Traffic request rate: inf\nMaximum request concurrency: {n}\n{table}\n" for n in (32, 64))
+    commented = "#!/bin/sh\n" + "".join(f"# {line}\n" for line in runs.splitlines())
+    assert [(r["load_kind"], r["load_value"], r["ttft_mean_ms"]) for r in importers.from_text(commented, "run.sh")] == [
+        ("concurrency", 32, 902.25),
+        ("concurrency", 64, 902.25),
+    ]
+
+
 def test_sglang() -> None:
     first, second = importers.read(SAMPLES / "sglang_bench_serving.jsonl")
     check(
@@ -352,6 +362,7 @@ def test_means_obey_their_definition() -> None:
         ('{"hello": 1, "world": 2}', r"\(its fields are hello, world…\)"),
         ('{"completed": 3, ', "is damaged: JSON breaks at line 1"),
         ('{"completed": 3, "mean_ttft_ms": [1], "total_input_tokens": {}}', "nothing was measured: it holds no completed request"),
+        ('{"avg_latency": 67.8, "latencies": [67.7], "percentiles": {"50": 67.8}}', "it is of vllm bench latency, which times no streams"),
         ("hello world", "is no benchmark result known here"),
         ("a,b,c\n1,2,3", "is no benchmark result known here"),
         ("ttft_mean_ms,tpot_mean_ms\n1,2,3", "has 3 cells where the header has 2"),

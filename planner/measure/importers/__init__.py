@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Mapping
@@ -32,8 +33,13 @@ SINGLE = (
 """Tools whose file is one JSON object (or several, as a list or as lines)."""
 RECORDS = (("aiperf", aiperf), ("inference-perf", inference_perf), ("llmperf", llmperf))
 """Tools that also write one object for each request."""
+OTHERS = (
+    ({"avg_latency", "percentiles"}, "vllm bench latency"),
+    ({"elapsed_time", "tokens_per_second"}, "vllm bench throughput"),
+)
+"""Results of relatives that hold neither TTFT nor TPOT, by their fields."""
 METRICS_LINE = re.compile(r"^[ \t]*(# (HELP|TYPE) |(vllm|sglang)[:_]\w+(\{| ))", re.MULTILINE)
-DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
+DAMAGE = (AttributeError, csv.Error, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
 
 
 def read(path: Path) -> list[Row]:
@@ -171,6 +177,9 @@ def _own(item: Mapping[str, Any]) -> Row:
 
 
 def _hint(item: Any) -> str:
+    for fields, tool in OTHERS:
+        if isinstance(item, Mapping) and fields <= set(item):
+            return f" (it is of {tool}, which times no streams)"
     if isinstance(item, Mapping) and item:
         return f" (its fields are {_line(', '.join(sorted(map(str, item))[:5]))[:100]}…)"
     return ""

@@ -10,6 +10,7 @@ from planner.measure.importers.fields import date, first, half_width, honest_tpo
 from planner.measure.rows import Row, number, row
 
 HEADING = re.compile(r"^.{0,80}Serving Benchmark Result.{0,80}$", re.IGNORECASE | re.MULTILINE)
+CLOSING = re.compile(r"^[# ]{0,8}=+ *$", re.MULTILINE)
 LABELS = {
     "backend": "backend",
     "traffic request rate": "request_rate",
@@ -154,7 +155,7 @@ def from_console(text: str, name: str) -> list[Row]:
     before, *tables = HEADING.split(text)
     for i, part in enumerate(tables):
         # A line of "=" closes the table; what follows belongs to the next run, of which vLLM prints the load beforehand.
-        table, _, after = re.sub(r"^=+ *$", "\0", part, flags=re.MULTILINE).partition("\0")
+        table, _, after = CLOSING.sub("\0", part).partition("\0")
         told = _lines(before.splitlines()[-60:])
         load = {k: told[k] for k in ("request_rate", "max_concurrency") if k in told}
         rows += from_data({"completed": 0} | load | _lines(table.splitlines()), f"{name}#{i + 1}" if len(tables) > 1 else name)
