@@ -283,7 +283,7 @@ def test_load_points_of_an_acceptance_part() -> None:
         ("peak", "concurrency", 16, 500),
     ]
     assert found[0].bands == (("ttft", "mean", 0.1, 0.3), ("tpot", "p95", 0.01, 0.03))
-    checked = check(promised(acceptance=points), [result(load_value=2.0)])
+    checked = check(promised(acceptance={"version": 1, "points": points}), [result(load_value=2.0)])
     assert [v.status for v in checked.verdicts] == ["fail", "pass", "not measured"]
 
 
