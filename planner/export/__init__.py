@@ -113,4 +113,6 @@ def extras_of(plan: Any) -> Extras:
         return more.from_dict(data["extras"])
     found = more.extras(Scenario.model_validate(data["scenario"]), data)
     load = getattr(plan, "load", None)
-    return replace(found, requests=more.requests(load.timelines[0], MOST_REQUESTS)) if load is not None and load.timelines else found
+    if load is None or not load.timelines:
+        return found
+    return replace(found, requests=more.requests(load.timelines[0], MOST_REQUESTS), week=more.week(plan))

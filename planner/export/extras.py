@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from planner import demand
-from planner.scenario import Calibration, Lengths, Scenario
+from planner.economics.sensitivity import Case, scaled_length, tornado
+from planner.problems import InputError
+from planner.scenario import Calibration, Scenario
 
 REQUEST_COLUMNS = (
     "arrival_s",
@@ -63,6 +65,35 @@ class Lever:
 
 
 @dataclass(frozen=True, slots=True)
+class Resized:
+    """One input moved, with the fleet sized again for the promises at the peak."""
+
+    name: str
+    low_change: str
+    high_change: str
+    low_replicas: int
+    """0 when no number of replicas keeps the promises."""
+    high_replicas: int
+    low_usd_per_month: float | None
+    high_usd_per_month: float | None
+    low_api_usd_per_month: float | None
+    high_api_usd_per_month: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WeekBill:
+    """One way to run a week of demand."""
+
+    name: str
+    mean_replicas: float
+    peak_replicas: int
+    missed_share: float | None
+    """Share of requests that come while demand is above what is ready."""
+    usd_per_month: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Extras:
     """Every optional table of a document. Empty parts are said to be missing."""
 
@@ -71,6 +102,9 @@ class Extras:
     levers: tuple[Lever, ...] = ()
     cases: tuple[Outcome, ...] = ()
     """Pessimistic, base, optimistic."""
+    resized: tuple[Resized, ...] = ()
+    week: tuple[WeekBill, ...] = ()
+    """Static, autoscaled and cheapest to pay for, where there is a demand curve."""
     requests: tuple[Mapping[str, Any], ...] = ()
     """Simulated requests of one run, one row each."""
 
@@ -92,6 +126,8 @@ def from_dict(data: Mapping[str, Any]) -> Extras:
             failures=tuple(row(r) for r in data["failures"]),
             levers=tuple(Lever(r["name"], row(r["low"]), row(r["high"])) for r in data["levers"]),
             cases=tuple(row(r) for r in data["cases"]),
+            resized=tuple(Resized(**r) for r in data["resized"]),
+            week=tuple(WeekBill(**r) for r in data["week"]),
             requests=tuple(data["requests"]),
         )
     except (KeyError, TypeError, AttributeError):
@@ -157,7 +193,70 @@ def extras(scenario: Scenario, plan: Mapping[str, Any] | None = None, ask: Ask |
         failures=failures(at_load(scenario, peak), whole),
         levers=levers(busiest, base, part),
         cases=cases(busiest, base, part),
+        resized=resized(small),
     )
+
+
+def resized(scenario: Scenario) -> tuple[Resized, ...]:
+    """The bill as each input moves by ±20 % and the fleet is sized again; empty for a closed loop, a trace or two pools."""
+    if not scenario.workload.request_rate or scenario.workload.max_concurrency or scenario.workload.trace or scenario.disaggregation:
+        return ()
+    try:
+        bars = list(tornado(Case(scenario, peak_to_mean(scenario)), SWING))
+    except InputError:
+        return ()
+
+    def known(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return tuple(
+        Resized(
+            name=bar.name,
+            low_change=bar.low_label,
+            high_change=bar.high_label,
+            low_replicas=bar.low.replicas,
+            high_replicas=bar.high.replicas,
+            low_usd_per_month=known(bar.low.own_usd_per_month),
+            high_usd_per_month=known(bar.high.own_usd_per_month),
+            low_api_usd_per_month=known(bar.low.api_usd_per_month),
+            high_api_usd_per_month=known(bar.high.api_usd_per_month),
+        )
+        for bar in bars
+    )
+
+
+def week(answer: Any) -> tuple[WeekBill, ...]:
+    """A `Plan`'s week of demand run three ways; empty without a curve, a capacity or a price."""
+    if answer.scenario.fleet.demand_curve is None or answer.scenario.disaggregation is not None:
+        return ()
+    from planner.economics.decision import month, week_of
+
+    try:
+        report = week_of(answer)
+    except InputError:
+        return ()
+    target = f"sized for {answer.scenario.fleet.target_utilization:.0%} of capacity at most"
+    rows = [
+        WeekBill(name, w.mean_replicas, w.peak_replicas, w.missed_share, w.usd_per_month, note)
+        for name, w, note in (
+            ("always the peak fleet", report.static, target),
+            ("autoscaled", report.autoscaled, f"{target}, {answer.scenario.fleet.startup_s:g} s behind demand"),
+        )
+    ]
+    paid = report.payment
+    kinds = ", ".join(f"{count} {choice.replace('_', ' ')}" for choice, count in paid.replicas().items())
+    monthly = month(paid.usd)
+    rows.append(
+        WeekBill(
+            "paid the cheapest way",
+            report.autoscaled.mean_replicas,
+            report.autoscaled.peak_replicas,
+            None,
+            monthly,
+            f"levels: {kinds}, spares not counted",
+        )
+    )
+    return tuple(rows)
 
 
 def peak_to_mean(scenario: Scenario) -> float:
@@ -287,7 +386,9 @@ def levers(scenario: Scenario, base: Outcome, ask: Ask = quick) -> tuple[Lever, 
     w = scenario.workload
     if w.trace is None:
         found.append(asked("Volume", "load", lambda f: at_load(scenario, f)))
-        found.append(asked("Output length", "output tokens", lambda f: _with(scenario, "workload", output_len=scaled(w.output_len, f))))
+        found.append(
+            asked("Output length", "output tokens", lambda f: _with(scenario, "workload", output_len=scaled_length(w.output_len, f)))
+        )
         found.append(asked("Input length", "prompt tokens", lambda f: longer_prompts(scenario, f)))
         if w.shared_prefix_len:
             found.append(asked("Shared prefix", "cached part of the prompt", lambda f: _shared_prefix(scenario, f)))
@@ -310,7 +411,7 @@ def cases(scenario: Scenario, base: Outcome, ask: Ask = quick) -> tuple[Outcome,
             continue
         at = slower(scenario, factor)
         if scenario.workload.trace is None:
-            at = _with(at, "workload", output_len=scaled(scenario.workload.output_len, factor))
+            at = _with(at, "workload", output_len=scaled_length(scenario.workload.output_len, factor))
         found.append(outcome(name, words, at, ask(at)))
     return tuple(found)
 
@@ -324,25 +425,10 @@ def slower(scenario: Scenario, factor: float) -> Scenario:
     return scenario.model_copy(update={"calibration": stated})
 
 
-def scaled(length: float | Lengths, factor: float) -> float | Lengths:
-    """A length or its whole distribution times `factor`."""
-    if not isinstance(length, Lengths):
-        return length * factor
-    changes: dict[str, Any] = {}
-    for name in ("mean", "max"):
-        value = getattr(length, name)
-        changes[name] = None if value is None else value * factor
-    if length.points is not None:
-        changes["points"] = tuple((p, v * factor) for p, v in length.points)
-    if length.values is not None:
-        changes["values"] = tuple(v * factor for v in length.values)
-    return length.model_copy(update=changes)
-
-
 def longer_prompts(scenario: Scenario, factor: float) -> Scenario:
     """Prompts times `factor`, their shared prefix with them."""
     w = scenario.workload
-    return _with(scenario, "workload", input_len=scaled(w.input_len, factor), shared_prefix_len=w.shared_prefix_len * factor)
+    return _with(scenario, "workload", input_len=scaled_length(w.input_len, factor), shared_prefix_len=w.shared_prefix_len * factor)
 
 
 def _shared_prefix(scenario: Scenario, factor: float) -> Scenario:

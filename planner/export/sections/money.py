@@ -24,7 +24,7 @@ def costs(s: Subject) -> Section:
     blocks: list[Block] = [_bill(s)]
     if s.fits and not s.errors:
         blocks.append(_units(s))
-    blocks += [_commitments(s), _power(s), _capital(s)]
+    blocks += [_week(s), _commitments(s), _power(s), _capital(s)]
     return Section(6, "Cost", tuple(blocks))
 
 
@@ -84,6 +84,18 @@ def _units(s: Subject) -> Block:
         "Floor: serving GPUs only, always busy with one phase, so it never covers a real bill."
     )
     return table("unit-costs", "Unit costs", ("Dollars per", f"At {s.load_words}", "At full", "Floor"), rows, note)
+
+
+def _week(s: Subject) -> Block:
+    if not s.extras.week:
+        why = "the load is the same at every hour" if s.scenario.fleet.demand_curve is None else "its fleets were not worked out for it"
+        return missing("Following the week's demand", why)
+    rows = []
+    for w in s.extras.week:
+        replicas = (cell(w.mean_replicas, "number"), cell(w.peak_replicas, "count"))
+        rows.append((w.name, *replicas, cell(w.missed_share, "share"), cell(w.usd_per_month, "usd"), w.note))
+    heads = ("Fleet", "Replicas, mean", "at the peak", "Requests beyond what is ready", "Month", "Note")
+    return table("week-bills", "Following the week's demand", heads, rows)
 
 
 def _commitments(s: Subject) -> Block:

@@ -21,7 +21,7 @@ def sensitivity(s: Subject) -> Section:
         return Section(8, "Sensitivity", (missing("Sensitivity", "the plan cannot run as asked"),))
     if not s.extras.levers:
         return Section(8, "Sensitivity", (missing("Sensitivity", "no other inputs were simulated for it"), _heat(s)))
-    blocks: list[Block] = [_levers(s), *_tornado(s), Text(_flips(s)), _cases(s), _heat(s)]
+    blocks: list[Block] = [_levers(s), *_tornado(s), *_resized(s), Text(_flips(s)), _cases(s), _heat(s)]
     return Section(8, "Sensitivity", tuple(blocks))
 
 
@@ -75,6 +75,27 @@ def _tornado(s: Subject) -> list[Block]:
         " Bars are cut at 300 %." if any(max(r["low"], r["high"]) >= 3 for r in rows) else ""
     )
     return [Chart("tornado", "What moves the tightest promise", words, charts.tornado(rows, "share of the tightest promise in use"))]
+
+
+def _resized(s: Subject) -> list[Block]:
+    bars = s.extras.resized
+    if not bars:
+        return [missing("Bill of a fleet sized again", "the load is no rate of requests, or the plan has two pools")]
+    rows = []
+    for b in bars:
+        for change, replicas, own, api in (
+            (b.low_change, b.low_replicas, b.low_usd_per_month, b.low_api_usd_per_month),
+            (b.high_change, b.high_replicas, b.high_usd_per_month, b.high_api_usd_per_month),
+        ):
+            cheaper = None if own is None or api is None else own < api
+            shown = cell(replicas, "count") if replicas else "none is enough"
+            rows.append((b.name, change, shown, cell(own, "usd"), cell(api, "usd"), cheaper))
+    heads = ("Input", "Change", "Replicas needed", "Month, own fleet", "Month, cheapest API", "Own fleet cheaper")
+    note = (
+        f"Here the fleet is sized again for the promises at {s.peak_words}, spares kept. Single runs: close to a step, "
+        "one replica more or less is a toss-up."
+    )
+    return [table("resized", "Bill of a fleet sized again", heads, rows, note)]
 
 
 def _flips(s: Subject) -> str:
