@@ -25,7 +25,7 @@ class Journal:
     """Writes a run to files after its requests: JSON (also without a suffix), JSON lines of requests, or rows as CSV, by suffix.
 
     Each file is replaced whole and at once, so a reader never sees half of one. Charts (`.svg`, `.html`, `.vl.json`) are
-    written at the end. The first path that cannot be written is wrong input; one that fails later is told once and skipped.
+    written at the end. A path without a folder is wrong input; one that cannot be written is told once and skipped.
     """
 
     def __init__(self, paths: list[Path], predicted: charts.Predict | None = None, context: Mapping[str, Any] | None = None) -> None:
