@@ -179,14 +179,16 @@ class Replica:
         self._last_start_s = scheduler.now_s
         scheduler.now_s += seconds
         used_blocks = self.kv.used_blocks
-        prompts_tokens = sum([request.computed_tokens for group in (scheduler.prefilling, scheduler.starting) for request in group])
+        new_tokens = prompt_tokens = 0
+        for new, cached in chunks:
+            new_tokens += new
+            prompt_tokens += new + cached
         log.output_busy_s += output_s
         log.cached_busy_s += cached_s
         log.input_busy_s += seconds - output_s - cached_s
         log.kv_block_s += used_blocks * seconds
-        log.kv_token_s += (batch.context_tokens + prompts_tokens) * seconds
-        padding_rows = len(scheduler.lingering) if rows else 0
-        log.alike(1, rows, padding_rows, sum([new for new, _ in chunks]), scheduler.queue.waiting)
+        log.kv_token_s += (batch.context_tokens + prompt_tokens) * seconds
+        log.alike(1, rows, len(scheduler.lingering) if rows else 0, new_tokens, scheduler.queue.waiting)
         if log.recording:
             log.end_s.append(scheduler.now_s)
             log.seconds.append(seconds)
@@ -206,17 +208,16 @@ class Replica:
         context, windowed, clock = batch.context_tokens, batch.windowed_context_tokens, batch.clock
         decode, due_at, appointments = self.step_time.decode, batch.growth.due, batch.appointments
         recording, add_end, add_seconds, add_used = log.recording, log.end_s.append, log.seconds.append, log.kv_used_blocks.append
-        now_s, used_blocks, lag = scheduler.now_s, kv.used_blocks, self.limits.async_scheduling
-        arriving = scheduler.queue.arriving
-        arrival_s = arriving[0].arrival_s if arriving else inf
+        now_s = since_s = scheduler.now_s
+        used_blocks, token_s, block_s = kv.used_blocks, 0.0, 0.0
+        arrival_s = scheduler.queue.arriving[0].arrival_s if scheduler.queue.arriving else inf
         until = min([until, *(heap[0][0] for heap in (scheduler.loading, scheduler.deadlines) if heap)])
-        output_s = block_s = token_s = 0.0
+        if not self.limits.async_scheduling:
+            until = min(until, arrival_s)
         for _ in range(self.max_steps - log.steps):
             start_s = now_s
             seconds = decode(sequences, context, windowed)
             now_s += seconds
-            output_s += seconds
-            block_s += used_blocks * seconds
             token_s += context * seconds
             if recording:
                 add_end(now_s)
@@ -225,7 +226,7 @@ class Replica:
             clock += 1
             context += tokens_per_step
             windowed += windowed_per_step
-            if clock in appointments or now_s >= until or (start_s if lag else now_s) >= arrival_s:
+            if clock in appointments or now_s >= until or start_s >= arrival_s:
                 break
             due = due_at(clock)
             if due:
@@ -233,9 +234,10 @@ class Replica:
                     break
                 kv.take(due)
                 batch.growth.took(due)
-                used_blocks += due
-        log.output_busy_s += output_s
-        log.kv_block_s += block_s
+                block_s += used_blocks * (now_s - since_s)
+                since_s, used_blocks = now_s, used_blocks + due
+        log.output_busy_s += now_s - scheduler.now_s
+        log.kv_block_s += block_s + used_blocks * (now_s - since_s)
         log.kv_token_s += token_s
         log.alike(clock - batch.clock, sequences, len(scheduler.lingering), 0, scheduler.queue.waiting)
         batch.clock, batch.context_tokens, batch.windowed_context_tokens = clock, context, windowed
