@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
@@ -111,11 +111,15 @@ def _read_all(query: dict[str, Any], base: Scenario) -> tuple[dict[str, Any], li
             notes.append(f"{shown(path)} is not a setting and is ignored" + (f"; did you mean {near}?" if near else ""))
             continue
         try:
-            value = read(leaf, texts if isinstance(texts, list) else [_old_default(texts)])
-            _in_catalogue(path, value, query)
-            accepted[path] = value
+            accepted[path] = read(leaf, texts if isinstance(texts, list) else [_old_default(texts)])
         except ValueError as error:
             notes.append(_note(path, " and ".join(texts), _reason(error, texts[-1]), _kept(leaf, base)))
+    own_model = accepted.get("model.hf_config", base.model.hf_config) is not None
+    for path, value in list(accepted.items()):
+        problem = _not_in_catalogue(path, value, own_model)
+        if problem:
+            del accepted[path]
+            notes.append(_note(path, str(value), problem, _kept(known[path], base)))
     return accepted, notes
 
 
@@ -153,22 +157,23 @@ def _reason(error: ValueError, text: str) -> str:
     return message + (f", did you mean {near[0]}?" if near else "")
 
 
-def _in_catalogue(path: str, value: Any, query: Mapping[str, Any]) -> None:
-    """Raises ValueError naming the nearest entry when a slug is not in the catalogue."""
+def _not_in_catalogue(path: str, value: Any, own_model: bool) -> str:
+    """Why a slug cannot be used, naming the nearest; empty when it can. With a config of one's own the model's name is a label."""
     from planner.catalog.gpus import gpus
     from planner.catalog.models import models
 
     last = path.rpartition(".")[2]
-    entries: Callable[[], Mapping[str, Any]]
+    entries: Mapping[str, Any]
     if last == "gpu":
-        entries = gpus
-    elif last == "draft_model" or (path == "model.name" and "model.hf_config" not in query):
-        entries = models
+        entries = gpus()
+    elif last == "draft_model" or (path == "model.name" and not own_model):
+        entries = models()
     else:
-        return
-    if value is not None and value not in entries():
-        near = difflib.get_close_matches(str(value).lower(), list(entries()), n=1, cutoff=0.3)
-        raise ValueError("the catalogue does not hold it" + (f", the nearest is {near[0]}" if near else ""))
+        return ""
+    if value is None or value in entries:
+        return ""
+    near = difflib.get_close_matches(str(value).lower(), list(entries), n=1, cutoff=0.3)
+    return "the catalogue does not hold it" + (f", the nearest is {near[0]}" if near else "")
 
 
 def _assemble(accepted: dict[str, Any], base: Scenario) -> tuple[Scenario, list[str]]:

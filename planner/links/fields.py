@@ -138,7 +138,7 @@ def write(leaf: Leaf, value: Any) -> Texts:
     texts = [_text(v) for v in value]
     if leaf.kind == "choices":
         return texts or ""
-    plain = leaf.kind == "numbers" or all(isinstance(v, str) and not set(v) & set(',"[{') for v in value)
+    plain = leaf.kind == "numbers" or all(isinstance(v, str) and v and v == v.strip() and not set(v) & set(',"[{') for v in value)
     return ",".join(texts) if plain else f"[{','.join(_json(v) for v in value)}]"
 
 
@@ -174,7 +174,7 @@ def _parsed(leaf: Leaf, text: str, texts: list[str]) -> Any:
     if leaf.kind == "config":
         return unpack(text)
     if leaf.kind in ("many", "choices", "numbers"):
-        items = _items(text) if len(texts) == 1 else [t for t in texts if t]
+        items = _items(text) if len(texts) == 1 else [t.strip() for t in texts if t.strip()]
         return text if leaf.kind == "numbers" and not all(map(_is_number, items)) else items
     if leaf.takes_object and text.startswith("{"):
         return parse_object(text, "an object")
@@ -185,7 +185,7 @@ def _items(text: str) -> Any:
     if text.startswith(("[", "{")):
         value = parse_json(text, "a list")
         return [value] if isinstance(value, dict) else value
-    return [item.strip() for item in text.split(",") if item]
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _is_number(item: object) -> bool:

@@ -72,7 +72,7 @@ def read(text: str, first: Scenario) -> tuple[Scenario, links.Notes]:
     if text in presets.names():
         return presets.load(text), ()
     changes: dict[str, list[str]] = parse_qs(text.replace("; ", "&").replace(";", "&")[: links.MAX_LINK_CHARACTERS], keep_blank_values=True)
-    if not changes:
+    if "=" not in text or not changes:
         return first, (f"{text[:60]!r} is neither a preset, a link, nor settings such as hardware.gpu=h200-sxm",)
     return links.decode({**links.encode(first), **changes})
 

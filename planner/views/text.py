@@ -21,11 +21,10 @@ def digits(value: float | None, significant: int = 3) -> str:
         return MISSING
     if value == 0:
         return "0"
-    places = significant - 1 - math.floor(math.log10(abs(value)))
-    rounded = round(value, places)
-    if not 1e-6 <= abs(rounded) < 1e15:
+    if not 1e-6 <= abs(value) < 1e15:
         return f"{value:.{significant - 1}e}"
-    return f"{rounded:,.{max(places - (abs(rounded) >= 10 ** (math.floor(math.log10(abs(value))) + 1)), 0)}f}"
+    rounded = float(f"{value:.{significant - 1}e}")
+    return f"{rounded:,.{max(significant - 1 - math.floor(math.log10(abs(rounded))), 0)}f}"
 
 
 def compact(value: float | None) -> str:

@@ -1,0 +1,173 @@
+"""Figures for people, comparisons and charts as data: nothing here draws."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import plan, presets
+from planner.scenario import Scenario, set_path
+from planner.views import comparison, runs, verdict
+from planner.views.charts import Ink, accuracy, decades, latency, memory, prices, ratios, simple, steps, timeline
+from planner.views.charts import fleet as fleet_charts
+from planner.views.text import compact, digits, gigabytes, percent, plain, rate, seconds, usd
+
+SMALL = set_path(Scenario(), "workload.num_prompts", 60)
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return plan(SMALL, effort="quick")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0151, "0.0151"), (15.1234, "15.1"), (1570, "1,570"), (0, "0"), (None, "–"), (math.nan, "–"), (math.inf, "–"), (999.6, "1,000"),
+        (0.9996, "1.00"), (1e-9, "1.00e-09"), (-3.14159, "-3.14"), (1e20, "1.00e+20"), (99.96, "100"), (123456789, "123,000,000"),
+    ],
+)  # fmt: skip
+def test_three_significant_figures(value, text):
+    assert digits(value) == text
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (usd(1.5731), "$1.57"), (usd(0.00321), "$0.00321"), (usd(11712.3), "$11,700"), (usd(-0.5), "−$0.500"), (usd(None), "–"),
+        (seconds(0.0151), "15.1 ms"), (seconds(1.2345), "1.23 s"), (seconds(200), "3.33 min"),
+        (seconds(7200), "2.00 h"), (seconds(3e-6), "3.00 µs"),
+        (seconds(0), "0 s"), (compact(405e9), "405 B"), (compact(1234), "1,230"), (compact(12345), "12.3 k"), (gigabytes(8e10), "80.0 GB"),
+        (percent(0.7341), "73.4 %"), (rate(937, "tok/s"), "937 tok/s"), (rate(None, "tok/s"), "–"),
+    ],
+)  # fmt: skip
+def test_units(shown, text):
+    assert shown.replace("\u202f", " ") == text
+
+
+@settings(max_examples=60)
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_no_number_breaks_a_figure(value):
+    for show in (digits, compact, usd, seconds, gigabytes, percent):
+        assert show(value)
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=60))
+def test_text_from_outside_holds_no_live_markdown(text):
+    shown = plain(text)
+    bare = shown
+    for mark in "\\`*_{}[]()<>#+-.!|~:$@&/\"'=;,?%^":
+        bare = bare.replace("\\" + mark, "")
+    assert not set(bare) & set("\\`*_{}[]()<>#+-.!|~:$@&/")
+    assert "\n" not in shown
+
+
+def test_charts_are_json_without_zeros_on_log_axes(answer):
+    data, ink = answer.to_dict(), Ink.of(True)
+    run = answer.load.timelines[0]
+    engine = runs.busiest(run)
+    slow = runs.slowest(run, "e2e_s")
+    specs = [
+        memory.bar(data, ink),
+        steps.terms(data, "decode", ink),
+        steps.batch_curve(data, ink),
+        steps.roofline([{"name": "decode", "phase": "decode", "intensity": 1.0, "flops": 1e12}], 1e15, 3e12, ink),
+        latency.percentiles(data, ink),
+        latency.against_load([{"load": 1.0, "p50": 0.1, "p90": 0.2, "p99": 0.3}], 1.0, "TTFT", ink),
+        prices.beside_list(data, ink),
+        prices.frontier([{"gpu": "a", "tp": 1, "batch": 1, "speed": 10.0, "usd": 1.0, "edge": True}], {"speed": 5.0, "usd": 2.0}, ink),
+        timeline.steps(runs.window(engine, runs.interesting_s(engine)), [{"t": 0.1}], ink),
+        timeline.over_time(runs.over_time(engine), 1.0, ink),
+        timeline.distribution(runs.distribution(run, "ttft_s"), 1.0, 95, "TTFT", ink),
+        timeline.waterfall(slow, ink),
+        ratios.dots([{"figure": "x", "who": "B", "ratio": 0.5, "text": "×0.5"}], ink),
+        simple.lines([{"x": 1, "y": 1.0, "series": "a"}, {"x": 2, "y": 2.0, "series": "a"}], "x", "y", ink, log_x=True, log_y=True, at=1),
+        simple.bars([{"name": "a", "value": 1.0, "text": "1"}], "y", ink),
+        simple.stacked([{"name": "a", "part": "p", "value": 1.0, "text": "1"}], "y", ["p"], ink),
+        accuracy.against_measured([{"measured": 1.0, "predicted": 1.1, "kind": "comparable", "name": "x"}], "speed-up", ink),
+        fleet_charts.week([{"hour": 0, "demand": 1.0, "scaled": 2.0, "static": 3.0}], ink),
+        fleet_charts.break_even([{"volume": 1.0, "own": 2.0, "api": 3.0}], [{"volume": 1.0, "label": "x"}], ink),
+        fleet_charts.waterfall([{"name": "floor", "low": 0.0, "high": 1.0, "text": "1", "why": "", "kind": "total"}], ink),
+    ]
+    for spec in specs:
+        json.dumps(spec, allow_nan=False)
+        for scale in _scales(spec):
+            if scale.get("type") == "log":
+                assert all(bound > 0 for bound in scale["domain"])
+
+
+def _scales(node):
+    if isinstance(node, dict):
+        if "scale" in node and isinstance(node["scale"], dict):
+            yield node["scale"]
+        for value in node.values():
+            yield from _scales(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _scales(value)
+
+
+def test_ticks_of_a_log_axis_lie_inside_it():
+    assert decades(0.02, 40) == pytest.approx([0.03, 0.1, 0.3, 1, 3, 10, 30])
+
+
+def test_the_memory_bar_shows_what_is_missing(answer):
+    over = plan(set_path(SMALL, "model.name", "llama-3.3-70b"), effort="quick").to_dict()
+    parts = {row["part"]: row["gb"] for row in memory.parts(over)}
+    assert parts[memory.BEYOND] > 50
+    assert "does not fit" in memory.takeaway(over)
+    inside = sum(row["gb"] for row in memory.parts(answer.to_dict()))
+    assert inside == pytest.approx(answer.to_dict()["memory"]["gpu_memory_bytes"] / 1e9, rel=1e-3)
+
+
+def test_a_run_is_told_by_steps_curves_and_slow_requests(answer):
+    run = answer.load.timelines[0]
+    engine = runs.busiest(run)
+    near = runs.window(engine, 0.0)
+    assert len(near) <= runs.WINDOW_STEPS
+    assert [step["end"] for step in near] == sorted(step["end"] for step in near)
+    assert max(r["value"] for r in runs.over_time(engine) if r["what"] == "decoding") == engine.records.decode_sequences.max()
+    shares = [r["share"] for r in runs.distribution(run, "tpot_s")]
+    assert shares == sorted(shares)
+    assert shares[-1] == 100
+    totals = {}
+    for row in runs.slowest(run, "e2e_s", count=5):
+        totals[row["request"]] = totals.get(row["request"], 0) + row["s"]
+    assert list(totals.values()) == sorted(totals.values(), reverse=True)
+
+
+class TestComparison:
+    def test_text_is_a_preset_a_link_or_changes(self):
+        assert comparison.read("beacon-405b-8xh100-fp8", SMALL)[0] == presets.load("beacon-405b-8xh100-fp8")
+        assert comparison.read("?fleet.replicas=3", SMALL)[0].fleet.replicas == 3
+        changed, notes = comparison.read("hardware.gpu=h200-sxm; price.usd_per_gpu_hour=", SMALL)
+        assert notes == ()
+        assert (changed.hardware.gpu, changed.workload.num_prompts) == ("h200-sxm", 60)
+        assert comparison.read("what", SMALL)[1]
+
+    def test_every_what_if_is_usable(self):
+        for text in comparison.WHAT_IFS.values():
+            assert comparison.read(text, SMALL)[1] == ()
+
+    def test_only_differences_and_ratios(self, answer):
+        other = set_path(SMALL, "precision.weights", "fp8")
+        plans = [answer.to_dict(), plan(other, effort="quick").to_dict()]
+        assert [row["setting"] for row in comparison.differences([SMALL, other])] == ["precision.weights"]
+        rows = {row["figure"]: row["B"] for row in comparison.table(plans, 95)}
+        assert "×" in rows["TPOT p95"]
+        assert "(tie)" in rows["$ per month"]
+        assert comparison.sentence(1, [SMALL, other], plans).startswith("B changes precision.weights bf16 → fp8")
+        assert comparison.sentence(1, [SMALL, SMALL], plans[:1] * 2) == "B is the same scenario as A."
+
+
+def test_the_verdict_names_state_and_limit(answer):
+    data = answer.to_dict()
+    assert [badge.text for badge in verdict.badges(data)][:2] == ["Fits", "Keeps the promise"]
+    assert "max_num_seqs" in verdict.binding(data, SMALL)
+    late = set_path(SMALL, "slo.ttft_s", 0.001)
+    missed = plan(late, effort="quick").to_dict()
+    assert verdict.promise_kept(missed).text == "Misses TTFT"
+    assert "TTFT" in verdict.binding(missed, late)
