@@ -90,7 +90,8 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (types.UnionType, typing.Union) else (annotation,)
+    members = get_args(annotation) if get_origin(annotation) in (types.UnionType, typing.Union) else (annotation,)
+    return tuple(get_args(m)[0] if get_origin(m) is Annotated else m for m in members)
 
 
 def _kind(annotation: Any) -> Kind:

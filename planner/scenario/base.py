@@ -8,11 +8,23 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LARGEST = 10**15
+"""Largest number of any field: products of a few of them still are numbers."""
+SMALLEST = 1e-12
+"""Smallest number where zero is not allowed: what is divided by it still is a number."""
+LONGEST_TOKENS = 10**8
+"""Longest prompt, answer or context, tokens."""
+DEEPEST = 40
+"""Levels of a configuration inside each other."""
+
+PositiveInt = Annotated[int, Field(ge=1, le=LARGEST)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=LARGEST)]
+Positive = Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Tokens = Annotated[float, Field(ge=0, le=LONGEST_TOKENS, allow_inf_nan=False)]
+PositiveTokens = Annotated[float, Field(ge=SMALLEST, le=LONGEST_TOKENS, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+PositiveShare = Annotated[float, Field(ge=1e-6, le=1, allow_inf_nan=False)]
 Slug = Annotated[str, Field(max_length=120)]
 
 
@@ -23,6 +35,8 @@ class FrozenJson:
     text: str
 
     def __init__(self, value: dict[str, Any]) -> None:
+        if _deeper(value, DEEPEST):
+            raise ValueError(f"its values stand more than {DEEPEST} levels inside each other, no config.json does")
         object.__setattr__(self, "text", json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
 
     def __setattr__(self, *_: object) -> None:
@@ -49,6 +63,12 @@ class FrozenJson:
             [core_schema.is_instance_schema(cls), from_dict],
             serialization=core_schema.plain_serializer_function_ser_schema(lambda v: v.value),
         )
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether objects and lists stand inside each other more than `levels` times."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return levels == 0 or any(_deeper(v, levels - 1) for v in inner if isinstance(v, (dict, list, tuple)))
 
 
 class Part(BaseModel):

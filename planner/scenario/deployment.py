@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.base import FrozenJson, NonNegative, Part, Positive, Share, Slug
+from planner.scenario.base import FrozenJson, NonNegative, Part, Positive, PositiveShare, Share, Slug
 
 WeightPrecision = Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4", "mxfp4", "nvfp4"]
 KvPrecision = Literal["auto", "bf16", "fp16", "fp8", "int8", "int4"]
@@ -105,9 +105,9 @@ class Engine(Part):
     """Reuse KV blocks of identical prompt prefixes."""
     prefix_cache_ttl_s: Positive | None = None
     """Lifetime of an unused cached block, s; null means until evicted."""
-    kv_offload: tuple[OffloadTier, ...] = ()
+    kv_offload: Annotated[tuple[OffloadTier, ...], Field(max_length=8)] = ()
     """Slower tiers that keep evicted blocks."""
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    gpu_memory_utilization: PositiveShare = 0.9
     """vLLM's meaning: share of total GPU memory for weights, activations and KV."""
     max_model_len: Annotated[int, Field(ge=1, le=10**8)] | None = None
     """Longest sequence accepted, tokens; null means the model's own limit."""
@@ -126,7 +126,7 @@ class Speculative(Part):
     """Tokens drafted per step (k)."""
     acceptance_rate: Share | None = None
     """Chance that one more drafted token is accepted (α), when it does not depend on the position."""
-    acceptance_rates: tuple[Share, ...] | None = None
+    acceptance_rates: Annotated[tuple[Share, ...], Field(max_length=64)] | None = None
     """Unconditional rates by position: entry i is the chance that the first i + 1 drafts are all accepted."""
     draft_cost: NonNegative | None = None
     """Time of drafting ONE token as a fraction of a target decode step; null means computed."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from planner.scenario.base import NonNegative, NonNegativeInt, Part, Positive, Share, Slug
+from planner.scenario.base import NonNegative, NonNegativeInt, Part, Positive, PositiveShare, Share, Slug
 from planner.scenario.deployment import KvPrecision, WeightPrecision
 
 
@@ -28,7 +28,7 @@ class Fleet(Part):
     """Idle replicas paid for failure cover (N+1 is 1)."""
     routing: Literal["round_robin", "least_loaded", "sticky", "longest_prefix"] = "round_robin"
     """How the router picks a replica."""
-    target_utilization: Annotated[float, Field(gt=0, le=1)] = 0.7
+    target_utilization: PositiveShare = 0.7
     """Share of capacity that autoscaling aims at."""
     startup_s: NonNegative = 120.0
     """Time from asking for a replica to its first request, s."""
@@ -36,9 +36,9 @@ class Fleet(Part):
     """Autoscaling floor."""
     max_replicas: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Autoscaling ceiling; null means no ceiling."""
-    demand_curve: Slug | tuple[NonNegative, ...] | None = None
+    demand_curve: Slug | Annotated[tuple[NonNegative, ...], Field(max_length=168)] | None = None
     """A named week or 168 hourly shares; null means constant demand."""
-    commitments: tuple[Commitment, ...] = ()
+    commitments: Annotated[tuple[Commitment, ...], Field(max_length=100)] = ()
     """How the fleet is paid for; empty means all on `price.basis`."""
     interruption_per_hour: Share = 0.0
     """Chance that one spot replica is taken away within an hour."""
@@ -85,16 +85,16 @@ class Price(Part):
     """Inputs of the owned basis; null means the catalogue's defaults for this GPU."""
     other_usd_per_hour: NonNegative = 0.0
     """Everything else of the fleet (CPU hosts, network, people), USD per hour."""
-    utilization: Annotated[float, Field(gt=0, le=1)] = 1.0
+    utilization: PositiveShare = 1.0
     """Share of paid time that is busy; divides the floor price only."""
-    compare_to: tuple[Slug | CustomPrice, ...] = ()
+    compare_to: Annotated[tuple[Slug | CustomPrice, ...], Field(max_length=100)] = ()
     """`provider:model` list prices or prices of your own; empty means the hosts of this model."""
     as_of: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
     """Date of the price data a link was made with; shown when it differs from today's data."""
 
 
 class Quality(Part):
-    allowed_weight_precisions: tuple[WeightPrecision, ...] = ("bf16", "fp8")
+    allowed_weight_precisions: Annotated[tuple[WeightPrecision, ...], Field(max_length=20)] = ("bf16", "fp8")
     """What `recommend` may choose for weights."""
-    allowed_kv_precisions: tuple[KvPrecision, ...] = ("bf16", "fp8")
+    allowed_kv_precisions: Annotated[tuple[KvPrecision, ...], Field(max_length=20)] = ("bf16", "fp8")
     """What `recommend` may choose for the KV cache."""

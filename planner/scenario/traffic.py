@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.base import NonNegative, NonNegativeInt, Part, Positive, PositiveInt, Share, Slug
+from planner.scenario.base import NonNegative, NonNegativeInt, Part, Positive, PositiveInt, PositiveTokens, Share, Slug, Tokens
 
 NEEDS = {
     "fixed": ("mean",),
@@ -24,17 +24,17 @@ class Lengths(Part):
 
     kind: Literal["fixed", "uniform", "lognormal", "percentiles", "empirical"] = "fixed"
     """Shape of the distribution."""
-    mean: Positive | None = None
+    mean: PositiveTokens | None = None
     """Mean, tokens (fixed, uniform, lognormal)."""
     half_width: Share | None = None
     """Uniform on mean × (1 ± half_width)."""
     cv: NonNegative | None = None
     """Standard deviation over mean (lognormal)."""
-    max: Positive | None = None
+    max: PositiveTokens | None = None
     """Longer draws are cut to this."""
-    points: tuple[tuple[Share, NonNegative], ...] | None = None
+    points: Annotated[tuple[tuple[Share, Tokens], ...], Field(max_length=1000)] | None = None
     """(cumulative probability, tokens) pairs, interpolated (percentiles)."""
-    values: tuple[NonNegative, ...] | None = None
+    values: Annotated[tuple[Tokens, ...], Field(max_length=20_000)] | None = None
     """Observed lengths, drawn with replacement (empirical)."""
 
     @model_validator(mode="after")
@@ -52,7 +52,7 @@ class Lengths(Part):
         return self
 
 
-Length = Annotated[float, Field(ge=0, le=10**8, allow_inf_nan=False)] | Lengths
+Length = Tokens | Lengths
 """A plain number of tokens or a distribution."""
 
 
@@ -70,7 +70,7 @@ class Slo(Part):
 class PriorityClass(Part):
     share: Share = 1.0
     """Share of requests in this class."""
-    priority: int = 0
+    priority: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
     """vLLM's meaning: lower is served first."""
     slo: Slo | None = None
     """Promise to this class; null means the scenario's."""
@@ -100,7 +100,7 @@ class Workload(Part):
     """Outputs are cut to this many tokens."""
     thinking_share: Share = 0.0
     """Share of output tokens that are thinking, before the answer."""
-    shared_prefix_len: NonNegative = 0.0
+    shared_prefix_len: Tokens = 0.0
     """Prompt tokens shared within a prefix group (system prompt), part of input_len."""
     prefix_groups: Annotated[int, Field(ge=1, le=10**6)] = 1
     """Number of distinct shared prefixes."""
@@ -110,7 +110,7 @@ class Workload(Part):
     """Mean pause between the end of a turn and the next one, s."""
     trace: TraceRef | None = None
     """Replay recorded arrivals and lengths instead of drawing them."""
-    priority_classes: tuple[PriorityClass, ...] = ()
+    priority_classes: Annotated[tuple[PriorityClass, ...], Field(max_length=100)] = ()
     """Classes of traffic; empty means one."""
     retry_rate: Share = 0.0
     """Chance that a request that failed or missed its deadline is sent again."""
