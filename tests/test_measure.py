@@ -63,7 +63,9 @@ def agree(found: Run, server: Server, name: str, least_s: float, late_s: float =
     alone = [r for r in found.requests if r.experiment == "lengths"]
     pairs = [(getattr(r, name), getattr(t, name)) for r, t in zip(alone, server.truths[2:], strict=False)]
     assert pairs
-    assert all(measured is not None and measured >= least_s - EARLY_S for measured, _ in pairs), (least_s, pairs)
+    # A first token seen late makes the others look early: TPOT may seem faster than it was by that much.
+    early_s = EARLY_S if name != "tpot_s" else least_s / 2
+    assert all(measured is not None and measured >= least_s - early_s for measured, _ in pairs), (least_s, pairs)
     assert min(abs(measured - true) for measured, true in pairs) <= late_s, pairs
 
 
