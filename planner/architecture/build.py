@@ -41,7 +41,7 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     groups: dict[tuple[Any, ...], list[int]] = {}
     for d in drafts:
         if scheme:
-            d.tensors = [replace(t, stored=scheme.stored(t, d.index)) for t in d.tensors]
+            d.tensors = [scheme.mark(t, d.index) for t in d.tensors]
         groups.setdefault((d.kind, d.attention, d.recurrent, d.mlp, tuple(d.tensors)), []).append(d.index)
     tied = _tied(raw, c)
     outer = outer_tensors(r, hidden, vocab, tied)
@@ -52,7 +52,7 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     (r.doubts if guessed or not tower else r.remarks).extend(tower_notes)
     outer += tower
     if scheme:
-        outer = [replace(t, stored=scheme.stored(t, None)) for t in outer]
+        outer = [scheme.mark(t, None) for t in outer]
     mtp_layers = c.whole(*keys.MTP_LAYERS, default=0, low=0, high=64)
     mtp, mtp_attention = mtp_of(drafts, hidden, mtp_layers)
     longest = c.whole(*keys.POSITIONS, default=0, low=0)
@@ -82,38 +82,46 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
 
 
 def layers_of(r: Reader, hidden: int, count: int) -> list[Draft]:
-    """Every layer of the model, in order."""
+    """Every layer of the model, in order. A layer for which no list was consulted serves all others of its kind."""
     whole, family = r.c, r.family
     kinds = patterns.mixers(whole, family, count, r.doubts)
     routed = patterns.expert_layers(whole, count)
     shared_from = count - whole.whole("num_kv_shared_layers", default=0, low=0)
-    extra = extras.LAYER.get(family.extra)
+    has_experts = any(routed) or "moe" in kinds
+    alike: dict[tuple[Any, ...], Draft] = {}
     drafts = []
     for i, kind in enumerate(kinds):
-        d = Draft(i, kind)
         c = whole.layer(i)
-        if kind in ("full", "window", "chunk", "both"):
-            d.attention = attention_of(c, hidden, i, kind)
-            if i >= shared_from:
-                d.attention = replace(d.attention, stores_kv=False)
-            d.kind = _cache_kind(d.attention)
-        if kind in ("recurrent", "both"):
-            d.recurrent, tensors = recurrent.of(c, family, hidden)
-            d.tensors += tensors
-        if kind in ("mlp", "moe") or not family.single:
-            d.mlp = mlp_of(c, family, i, kind == "moe" or (kind != "mlp" and routed[i]), any(routed) or kind == "moe")
-        if kind in ("mlp", "moe"):
-            d.kind = "none"
-        if extra:
-            extra(c, hidden, d)
-        if d.attention:
-            d.tensors += attention_tensors(c, family, hidden, d)
-        if d.mlp:
-            d.tensors += mlp_tensors(c, family, hidden, d.mlp)
-        if family.norms * family.norm_params:
-            d.tensors.append(Tensor("layernorm", hidden, family.norms * family.norm_params, "norm", linear=False))
+        sort = (kind, routed[i], i < shared_from, i % extras.SUBLAYERS.get(family.extra, 1))
+        before = whole.lists_read
+        d = replace(alike[sort], index=i) if sort in alike and c is whole else layer_of(c, family, hidden, i, *sort[:3], has_experts)
+        if whole.lists_read == before and c is whole:
+            alike[sort] = d
         drafts.append(d)
     return drafts
+
+
+def layer_of(c: Config, family: Family, hidden: int, i: int, kind: str, routed: bool, stores_kv: bool, has_experts: bool) -> Draft:
+    """Layer `i`: its parts, then what is the family's alone, then the tensors behind them."""
+    d = Draft(i, kind)
+    if kind in ("full", "window", "chunk", "both"):
+        d.attention = replace(attention_of(c, hidden, i, kind), stores_kv=stores_kv)
+        d.kind = _cache_kind(d.attention)
+    if kind in ("recurrent", "both"):
+        d.recurrent, d.tensors = recurrent.of(c, family, hidden)
+    if kind in ("mlp", "moe") or not family.single:
+        d.mlp = mlp_of(c, family, i, kind == "moe" or (kind != "mlp" and routed), has_experts)
+    if kind in ("mlp", "moe"):
+        d.kind = "none"
+    extra = extras.LAYER.get(family.extra)
+    if extra:
+        extra(c, hidden, d)
+    d.tensors = d.tensors + attention_tensors(c, family, hidden, d)
+    if d.mlp:
+        d.tensors += mlp_tensors(c, family, hidden, d.mlp)
+    if family.norms * family.norm_params:
+        d.tensors.append(Tensor("layernorm", hidden, family.norms * family.norm_params, "norm", linear=False))
+    return d
 
 
 def _cache_kind(a: Attention) -> str:

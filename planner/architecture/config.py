@@ -24,9 +24,14 @@ class Config:
         self.defaults = defaults or {}
         self.where = where
         self.read: set[str] = set()
+        self.lists_read = 0
+        """How often a list was looked at: what depends on none is the same for every layer."""
 
     def get(self, *names: str) -> Any:
-        """Value of the first of `names` that is present and not null; the class default only where the file is silent (null is an answer)."""
+        """Value of the first of `names` that is present and not null; the class default only where the file is silent.
+
+        A null is an answer: Mistral's later files switch the window of their class off with it.
+        """
         self.read.update(names)
         silent = True
         for name in names:
@@ -82,6 +87,7 @@ class Config:
         value = self.get(*names)
         if value is not None and not isinstance(value, (list, tuple)):
             raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be a list")
+        self.lists_read += value is not None
         return None if value is None else list(value)
 
     def part(self, *names: str) -> dict[str, Any] | None:
@@ -99,6 +105,7 @@ class Config:
         value = self.get(*names)
         if not isinstance(value, (list, tuple)):
             return self.whole(*names, default=default, low=low)
+        self.lists_read += 1
         if layer >= len(value):
             raise InputError(f"config key {self.where}{names[0]} has {len(value)} entries, layer {layer} needs one; give one per layer")
         return self._whole(names[0], value[layer], low, MAX_INT)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.architecture import keys
+from planner.architecture.config import MAX_LAYERS
 from planner.architecture.model import Quantization, Tensor
 
 SIZES = {
@@ -68,6 +69,18 @@ class Scheme:
     rules: tuple[Rule, ...]
     experts: str = ""
     """Precision of routed experts where a key of its own says so."""
+    layers_named: frozenset[int] = frozenset()
+    """Layers with rules of their own; all others are stored alike."""
+    known: dict[tuple[str, str, bool, int | None], str] = field(default_factory=dict)
+    """Answers already found: a checkpoint has thousands of tensors and few kinds."""
+
+    def mark(self, tensor: Tensor, layer: int | None) -> Tensor:
+        """`tensor` with its precision in the checkpoint."""
+        own = layer if layer in self.layers_named else None
+        key = (tensor.name, tensor.role, tensor.linear, own)
+        if key not in self.known:
+            self.known[key] = self.stored(tensor, layer)
+        return replace(tensor, stored=self.known[key]) if self.known[key] else tensor
 
     def stored(self, tensor: Tensor, layer: int | None) -> str:
         """Precision of `tensor` in the checkpoint; "" for plain 16-bit."""
@@ -109,7 +122,9 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
         kv_cache=_kv(found),
     )
     expert_dtype = str(raw.get("expert_dtype") or "")
-    return Scheme(summary, default, rules, "mxfp4" if "fp4" in expert_dtype and not listed else "")
+    by_regex = any(r.regex and "layers" in r.module for r in rules)
+    named = frozenset(range(MAX_LAYERS)) if by_regex else frozenset(r.layer for r in rules if r.layer is not None)
+    return Scheme(summary, default, rules, "mxfp4" if "fp4" in expert_dtype and not listed else "", named)
 
 
 def _config(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,8 @@ def of(c: Config, family: Family, hidden: int) -> tuple[Recurrent, list[Tensor]]
     kind = family.recurrent or next((k for key, k in SIGNS if c.has(key)), "")
     if not kind:
         raise InputError(
-            "the configuration has recurrent layers, but none of the keys known here that size them (linear_*, mamba_*, kda_*); it is not understood"
+            "the configuration has recurrent layers, but none of the keys known here that size them (linear_*, mamba_*, kda_*); "
+            "it is not understood"
         )
     return KINDS[kind](c, hidden)
 

@@ -14,7 +14,7 @@ from planner.memory.model import MemoryPlan, Remedy
 from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.sharding import Shard, problems, shard
-from planner.units import GIB
+from planner.sharding.legality import refusals
 
 Budget = Callable[[Architecture, Shard, Gpu, Scenario], MemoryPlan]
 LENGTH_STEP = 1024
@@ -22,6 +22,8 @@ MOST_UTILISATION = 0.95
 FEW_BATCHED_TOKENS = 2048
 SHRINKS = {"fp32": ("bf16", "fp8", "int4"), "bf16": ("fp8", "int4"), "fp16": ("fp8", "int4"), "fp8": ("int4",), "int8": ("int4",)}
 LARGEST_TP = 64
+WORTH_SAYING = 0.1
+"""Share of the shortfall that a setting must give back to be named when it is not enough alone."""
 
 
 def remedies(arch: Architecture, gpu: Gpu, scenario: Scenario, now: MemoryPlan, budget: Budget) -> tuple[Remedy, ...]:
@@ -46,7 +48,7 @@ def remedies(arch: Architecture, gpu: Gpu, scenario: Scenario, now: MemoryPlan, 
                 tried = [remedy]
                 if remedy.fits:
                     break
-            elif remedy.fits or remedy.kv_pool_bytes_per_gpu > now.kv_pool_bytes_per_gpu + 0.01 * GIB:
+            elif remedy.fits or remedy.kv_pool_bytes_per_gpu - now.kv_pool_bytes_per_gpu > WORTH_SAYING * now.shortfall_bytes_per_gpu:
                 found.append(remedy)
         found += tried
     return tuple(found)
@@ -93,7 +95,9 @@ def _weights(arch: Architecture, scenario: Scenario) -> Iterator[Change]:
 def _tensor_parallel(arch: Architecture, scenario: Scenario) -> Iterator[Change]:
     for tp in range(scenario.parallel.tensor_parallel_size + 1, LARGEST_TP + 1):
         wider = scenario.parallel.model_copy(update={"tensor_parallel_size": tp})
-        if tp & (tp - 1) == 0 and not problems(arch, wider, scenario.precision, scenario.hardware):
+        if tp & (tp - 1) or refusals(arch, tp, wider, scenario.precision):
+            continue
+        if not any(p.severity == "error" for p in problems(arch, wider, scenario.precision, scenario.hardware)):
             yield "parallel.tensor_parallel_size", tp, f"split each layer over {tp} GPUs"
 
 

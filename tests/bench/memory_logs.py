@@ -19,9 +19,12 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from planner import architecture, hardware, memory, sharding  # noqa: E402
+from planner.architecture import Architecture  # noqa: E402
 from planner.catalog.engine_memory import EngineMemory, engine_memory  # noqa: E402
+from planner.hardware import Gpu  # noqa: E402
 from planner.memory import blocks, drafting  # noqa: E402
 from planner.scenario import Scenario  # noqa: E402
+from planner.sharding import Shard  # noqa: E402
 from planner.units import GIB  # noqa: E402
 
 DATA = ROOT / "tests" / "data" / "models"
@@ -62,8 +65,10 @@ class Log:
     """One start-up report with the configuration it belongs to."""
 
     row: dict[str, str]
-    config: dict
     scenario: Scenario
+    arch: Architecture
+    shard: Shard
+    gpu: Gpu
 
     @property
     def shape(self) -> str:
@@ -81,7 +86,9 @@ def logs() -> list[Log]:
             name = next((c for key, c in CONFIGS.items() if key in row["model"].lower()), None)
             if row["engine"] == "vllm" and name:
                 config = json.loads((DATA / "configs" / f"{name}.json").read_text(encoding="utf-8"))
-                found.append(Log(row, config, scenario(row, name, config)))
+                s = scenario(row, name, config)
+                arch, gpu = architecture.of(s.model), hardware.of(s.hardware)
+                found.append(Log(row, s, arch, sharding.shard(arch, s.parallel, s.precision, gpu, s.hardware), gpu))
     return found
 
 
@@ -112,13 +119,6 @@ def scenario(row: dict[str, str], name: str, config: dict) -> Scenario:
     )
 
 
-def parts(log: Log):
-    s = log.scenario
-    arch = architecture.from_hf_config(log.config, log.shape)
-    gpu = hardware.of(s.hardware)
-    return arch, sharding.shard(arch, s.parallel, s.precision, gpu, s.hardware), gpu
-
-
 def complete(found: list[Log]) -> list[Log]:
     """Rows of vLLM 0.19 that print every term."""
     return [x for x in found if x.row["engine_version"] == "0.19.0" and x.gib("activation_peak_gib") and x.gib("kv_cache_gib_per_gpu")]
@@ -128,8 +128,7 @@ def weights_error(log: Log) -> float | None:
     printed = log.gib("weights_gib_per_gpu")
     if printed is None:
         return None
-    _, shard, _ = parts(log)
-    stage = shard.stages[0]
+    stage = log.shard.stages[0]
     return (stage.weight_bytes + stage.engine_bytes) / GIB / printed - 1
 
 
@@ -138,34 +137,22 @@ def tokens_error(log: Log) -> float | None:
     printed, pool = log.gib("kv_cache_tokens"), log.gib("kv_cache_gib_per_gpu")
     if not printed or not pool or pool < 0:
         return None
-    arch, shard, _ = parts(log)
     e = log.scenario.engine
-    draft = drafting.built(arch, log.scenario)
-    extra = drafting.kv_bytes_per_token(draft, shard, log.scenario) if draft else ()
+    draft = drafting.built(log.arch, log.scenario)
+    extra = drafting.kv_bytes_per_token(draft, log.shard, log.scenario) if draft else ()
     size = pool * GIB * (0.5 if log.row["dtype"] == "float32" else 1.0)  # fp32 caches fp32, which no setting of ours asks for
-    p = blocks.pool(shard.stages[0], size, e, extra)
+    p = blocks.pool(log.shard.stages[0], size, e, extra)
     return blocks.printed_tokens(p, engine_memory("vllm", e.version).tokens_printed, e.max_model_len or 8192, e) / printed - 1
 
 
 def features(log: Log) -> np.ndarray:
     """Multipliers of (logits bytes, bytes per token width, workspace share, multimodal GiB, base GiB) in the activation peak."""
-    arch, shard, _ = parts(log)
-    e = log.scenario.engine
+    e, shard = log.scenario.engine, log.shard
+    tokens, size = e.max_num_batched_tokens, shard.activation_bytes_per_element
     moe = [layer.moe for stage in shard.stages for layer in stage.layers if layer.moe and layer.moe.precision != "mxfp4"]
-    work = max((e.max_num_batched_tokens * m.top_k * (max(2 * m.intermediate, m.hidden) + m.intermediate) * 2 for m in moe), default=0)
-    size = shard.activation_bytes_per_element
-    return (
-        np.array(
-            [
-                e.max_num_seqs * shard.vocab_size,
-                e.max_num_batched_tokens * shard.hidden_size * size / 2,
-                work,
-                GIB if arch.tower_params else 0,
-                GIB,
-            ]
-        )
-        / GIB
-    )
+    work = max((tokens * m.top_k * (max(2 * m.intermediate, m.hidden) + m.intermediate) * 2 for m in moe), default=0)
+    multimodal = GIB if log.arch.tower_params else 0
+    return np.array([e.max_num_seqs * shard.vocab_size, tokens * shard.hidden_size * size / 2, work, multimodal, GIB]) / GIB
 
 
 def fit(rows: list[Log]) -> EngineMemory:
@@ -197,9 +184,8 @@ def fit(rows: list[Log]) -> EngineMemory:
 
 def budget_error(log: Log, constants: EngineMemory) -> tuple[float, memory.MemoryPlan]:
     """(pool from the configuration alone against the printed tokens or pool, plan), with the given constants."""
-    arch, shard, gpu = parts(log)
-    with mock.patch("planner.memory.reserves.engine_memory", lambda *_: constants):
-        plan = memory.plan(arch, shard, gpu, log.scenario)
+    with mock.patch("planner.memory.reserves.engine_memory", return_value=constants):
+        plan = memory.plan(log.arch, log.shard, log.gpu, log.scenario)
     if log.scenario.parallel.pipeline_parallel_size > 1:  # the printed GiB are another rank's; tokens are the smallest rank's
         return plan.kv_pool_tokens / (log.gib("kv_cache_tokens") or 1) - 1, plan
     return plan.kv_pool_bytes_per_gpu / GIB / (log.gib("kv_cache_gib_per_gpu") or 1) - 1, plan
@@ -231,9 +217,10 @@ def main() -> None:
     for x, e, plan in budgets:
         p = x.scenario.parallel
         layout = f"TP{p.tensor_parallel_size}" + (f" PP{p.pipeline_parallel_size}" if p.pipeline_parallel_size > 1 else "")
+        predicted = [b / GIB for b in (plan.weights_bytes_per_gpu, plan.activation_bytes_per_gpu, plan.kv_pool_bytes_per_gpu)]
         print(
-            f"{x.row['id']:>3} {x.row['model'][:46]:46} {layout:7} {plan.weights_bytes_per_gpu / GIB:8.2f} {plan.activation_bytes_per_gpu / GIB:7.2f} "
-            f"{x.gib('kv_cache_gib_per_gpu'):12.2f} {plan.kv_pool_bytes_per_gpu / GIB:9.2f} {e:+7.1%}"
+            f"{x.row['id']:>3} {x.row['model'][:46]:46} {layout:7} {predicted[0]:8.2f} {predicted[1]:7.2f} "
+            f"{x.gib('kv_cache_gib_per_gpu'):12.2f} {predicted[2]:9.2f} {e:+7.1%}"
         )
     for what, pairs, bound in (("weights", weights, 0.01), ("tokens from printed pool", tokens, 0.01)):
         print(f"\n{what} beyond {bound:.0%}:")
