@@ -218,9 +218,16 @@ def test_data_parallel_ranks_add_up():
     assert dp.engine_log[0].endswith(f"{dp.kv_pool_tokens // 16:,} tokens"), "an engine prints one rank"
 
 
-EVERY_KIND = (
-    "llama-3.1-8b qwen2.5-7b gemma-3-27b gpt-oss-20b deepseek-v2-lite qwen3.5-35b-a3b llama-4-scout nemotron-3-nano-30b-a3b"
-).split()
+EVERY_KIND = [
+    "llama-3.1-8b",
+    "qwen2.5-7b",
+    "gemma-3-27b",
+    "gpt-oss-20b",
+    "deepseek-v2-lite",
+    "qwen3.5-35b-a3b",
+    "llama-4-scout",
+    "nemotron-3-nano-30b-a3b",
+]
 
 
 @settings(max_examples=40, deadline=None)

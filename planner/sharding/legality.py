@@ -65,7 +65,8 @@ def refusals(arch: Architecture, tp: int, parallel: Parallel, precision: Precisi
         for width in sorted({g.mlp.intermediate for g in arch.layers if g.mlp and g.mlp.experts}):
             if width % cuts or width // cuts % block:
                 found.append(
-                    f"experts of width {width:,} cut {cuts} ways do not fit the checkpoint's FP8 blocks of {block}; expert parallelism keeps them whole"
+                    f"experts of width {width:,} cut {cuts} ways do not fit the checkpoint's FP8 blocks of {block}; "
+                    "expert parallelism keeps them whole"
                 )
     return found
 

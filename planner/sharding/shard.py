@@ -72,7 +72,9 @@ def group(size: int, span_gpus: int, domain_gpus: int, gpu: Gpu) -> Group:
     """A communicator of `size` ranks laid over `span_gpus` neighbouring GPUs: the fast link when they share a domain."""
     if span_gpus <= max(domain_gpus, 1) or size == 1:
         return Group(size, gpu.link_name, gpu.link_bytes_s, False)
-    return Group(size, "network", gpu.nic_bytes_s or ASSUMED_NIC_BYTES_S, True)
+    if gpu.nic_bytes_s:
+        return Group(size, "network", gpu.nic_bytes_s, True)
+    return Group(size, "network (400 Gbit/s assumed)", ASSUMED_NIC_BYTES_S, True)
 
 
 def stage_spans(layers: int, pp: int) -> list[range]:
