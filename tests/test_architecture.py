@@ -224,6 +224,11 @@ def test_the_users_parameter_count_scales_the_active_ones():
     assert arch.active_params == pytest.approx(2 * 12_879_925_248, rel=1e-6)
 
 
+def test_infinities_of_real_files_pass_the_scenarios_door():
+    model = Model.model_validate({"name": "mine", "hf_config": config("nvidia__NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4")})
+    assert architecture.of(model).total_params == pytest.approx(120.67e9, rel=1e-3)
+
+
 GARBAGE: list[Any] = [
     {},
     [],

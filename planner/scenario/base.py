@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
@@ -28,6 +29,15 @@ PositiveShare = Annotated[float, Field(ge=1e-6, le=1, allow_inf_nan=False)]
 Slug = Annotated[str, Field(max_length=120)]
 
 
+def _finite(value: Any) -> Any:
+    """`value` with Infinity and NaN as null: real files have them (Nemotron's `time_step_limit`), JSON has not."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
 class FrozenJson:
     """An immutable, hashable JSON object: the text of a pasted `config.json` in canonical form."""
 
@@ -37,7 +47,7 @@ class FrozenJson:
     def __init__(self, value: dict[str, Any]) -> None:
         if _deeper(value, DEEPEST):
             raise ValueError(f"its values stand more than {DEEPEST} levels inside each other, no config.json does")
-        object.__setattr__(self, "text", json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
+        object.__setattr__(self, "text", json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False))
 
     def __setattr__(self, *_: object) -> None:
         raise AttributeError("FrozenJson is immutable")
