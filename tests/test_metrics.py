@@ -138,7 +138,7 @@ def test_known_to_ten_percent() -> None:
     assert not known([1.0, 1.0, float("inf")])
 
 
-@pytest.mark.parametrize("seed", range(200, 230))
+@pytest.mark.parametrize("seed", range(200, 215))
 def test_pooled_gaps_are_those_between_the_emissions_of_every_request(seed: int) -> None:
     case = random_case(seed)
     oracle = case.oracle()
@@ -193,7 +193,7 @@ def test_metrics_without_step_records_lack_only_the_gaps() -> None:
 
 
 def test_replications_give_intervals_and_settle() -> None:
-    runs = [served(6.0, 600, seed) for seed in range(6)]
+    runs = [served(8.0, 600, seed, output_len=60.0) for seed in range(6)]
     slo = Slo(ttft_s=1.0, tpot_s=0.05)
     metrics = summarize(runs, slo)
     p95 = metrics.latency.ttft_s.p95

@@ -53,14 +53,14 @@ def test_a_lone_request_takes_exactly_its_steps(policy: str, async_scheduling: b
 
 def test_with_asynchronous_scheduling_ttft_is_the_rest_of_a_step_one_more_and_its_own() -> None:
     """Two and a half steps on average for a request that meets a decoding engine."""
-    w = Workload(num_prompts=1500, request_rate=1 / 3.7, input_len=1.0, output_len=100.0)
+    w = Workload(num_prompts=800, request_rate=1 / 3.7, input_len=1.0, output_len=100.0)
     ttft = {}
     for lag in (False, True):
         busy = run(w, Limits(async_scheduling=lag), Constant(0.1))
         met = np.flatnonzero(busy.arrival_s[1:] < busy.finish_s[:-1]) + 1
         ttft[lag] = float((busy.first_token_s - busy.arrival_s)[met].mean())
-    assert ttft[False] == pytest.approx(1.5 * 0.1, rel=0.04)
-    assert ttft[True] == pytest.approx(2.5 * 0.1, rel=0.04)
+    assert ttft[False] == pytest.approx(1.5 * 0.1, rel=0.05)
+    assert ttft[True] == pytest.approx(2.5 * 0.1, rel=0.05)
 
 
 def md1_waits(load: float, n: int, seed: int) -> tuple[Timeline, np.ndarray]:
@@ -115,7 +115,7 @@ def test_littles_law(policy: str) -> None:
     assert in_system.mean() == pytest.approx(rate * stay_s, rel=0.05)
 
 
-@pytest.mark.parametrize("seed", range(300, 340))
+@pytest.mark.parametrize("seed", range(300, 320))
 def test_tokens_blocks_and_requests_are_conserved(seed: int) -> None:
     case = random_case(seed)
     replica = case.replica()
@@ -144,7 +144,7 @@ def test_tokens_blocks_and_requests_are_conserved(seed: int) -> None:
     assert min(total.output_busy_s, total.input_busy_s, total.cached_busy_s) >= 0
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_blocks_and_requests_are_conserved_under_speculation(seed: int) -> None:
     case = random_case(500 + seed)
     case.limits = replace(case.limits, num_speculative_tokens=2)

@@ -60,6 +60,12 @@ class DecodeBatch:
         request.finish_clock = self.clock + steps
         self._meet("finish", request, request.finish_clock)
 
+    def tick(self) -> None:
+        """A decode step is over."""
+        self.clock += 1
+        self.context_tokens += self.tokens_per_step
+        self.windowed_context_tokens += self.windowed_tokens_per_step
+
     def fill_window(self, request: Request) -> None:
         """Its context has reached the window: what the windowed layers read of it grows no more."""
         context = request.prompt_tokens + 1 + (request.window_clock - request.start_clock) * request.tokens_per_step

@@ -178,7 +178,6 @@ class Replica:
         cached_s = seconds - step_time(shape._replace(chunks=tuple(scheduler.uncached))) if chunks != scheduler.uncached else 0.0
         self._last_start_s = scheduler.now_s
         scheduler.now_s += seconds
-        used_blocks = self.kv.used_blocks
         new_tokens = prompt_tokens = 0
         for new, cached in chunks:
             new_tokens += new
@@ -186,22 +185,23 @@ class Replica:
         log.output_busy_s += output_s
         log.cached_busy_s += cached_s
         log.input_busy_s += seconds - output_s - cached_s
-        log.kv_block_s += used_blocks * seconds
+        log.kv_block_s += self.kv.used_blocks * seconds
         log.kv_token_s += (batch.context_tokens + prompt_tokens) * seconds
         log.alike(1, rows, len(scheduler.lingering) if rows else 0, new_tokens, scheduler.queue.waiting)
         if log.recording:
             log.end_s.append(scheduler.now_s)
             log.seconds.append(seconds)
-            log.kv_used_blocks.append(used_blocks)
+            log.kv_used_blocks.append(self.kv.used_blocks)
         if rows:
-            batch.clock += 1
-            batch.context_tokens += batch.tokens_per_step
-            batch.windowed_context_tokens += batch.windowed_tokens_per_step
+            batch.tick()
 
     def _decode(self, until: float) -> None:
-        """Steps that only decode. The plan stays what it is until something happens, so they run on, touching no request, until an
-        appointment, an arrival to see, a deadline, the end of a fetch, a want of blocks, or `until`. (A step that took a preemption
-        admits nobody, so the one after it needs a plan of its own.)"""
+        """Steps that only decode, touching no request.
+
+        A plan without chunks stays the plan until something happens: an appointment, an arrival to see, a deadline, the end of a fetch,
+        a want of blocks, or `until`. (A step that took a preemption admits nobody, so the one after it needs a plan of its own.) What
+        one step after the other changes is kept in local variables, because this loop is most of the simulation.
+        """
         scheduler = self._scheduler
         batch, kv, log = scheduler.batch, self.kv, self._log
         sequences, tokens_per_step, windowed_per_step = batch.sequences, batch.tokens_per_step, batch.windowed_tokens_per_step
