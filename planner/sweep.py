@@ -140,6 +140,16 @@ def strain(answer: Plan) -> float:
     return max(strains(answer).values(), default=0.0)
 
 
+def spread(answer: Plan, figure: str) -> float | None:
+    """Half the plan's error band of `figure` (tpot, ttft, throughput, usd) over its middle; None where no band is known."""
+    confidence = answer.confidence
+    bands = confidence.get("bands") if isinstance(confidence, dict) else getattr(confidence, "bands", None)
+    band = bands.get(figure) if isinstance(bands, dict) else getattr(bands, figure, None)
+    if band is None or band[0] is None or band[1] is None or band[0] + band[1] <= 0:
+        return None
+    return float((band[1] - band[0]) / (band[1] + band[0]))
+
+
 def meets_slo(answer: Plan) -> bool:
     """Whether the plan runs and keeps every promise at its percentile."""
     return answer.fits and strain(answer) <= 1.0

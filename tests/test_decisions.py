@@ -1,6 +1,7 @@
 """The deciding commands, in process: what they print, JSON everywhere, one line for wrong input."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,38 @@ def test_breakeven_week_seats_sensitivity(capsys: pytest.CaptureFixture) -> None
     assert "tenants" in run(capsys, "seats", PRESET, *SMALL, "--requests-per-minute", "6")
     moved = json.loads(run(capsys, "sensitivity", PRESET, *SMALL, *api, "--no-flips", "--json"))
     assert {bar["name"] for bar in moved["tornado"]} >= {"GPU price", "volume", "list price"}
+
+
+def test_batch_job_and_levers(capsys: pytest.CaptureFixture) -> None:
+    loop = [*SMALL, "--set", "workload.max_concurrency=64", "--set", "workload.request_rate=null"]
+    night = json.loads(run(capsys, "batch", PRESET, *loop, "--documents", "1e6", "--hours", "8", "--json"))
+    assert night["finish"]["on_time"]
+    assert night["job"]["input_tokens_per_s"] == pytest.approx(1e6 * 600 / 28_800)
+    assert min(night["api_usd"].values()) > 0
+    assert main(["batch", PRESET, *SMALL, "--documents", "1e6", "--hours", "8"]) == 2
+    assert main(["batch", PRESET, *loop, "--documents", "0", "--hours", "8"]) == 2
+    capsys.readouterr()
+    rows = json.loads(run(capsys, "levers", PRESET, *SMALL, "--json"))
+    assert rows[0]["levers"] == []
+    assert {row["levers"][0] for row in rows[1:]} >= {"fp8 KV", "int4 weights", "prefix cache off"}
+
+
+def test_week_from_a_file(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    file = tmp_path / "demand.csv"
+    file.write_text("\n".join(["1"] * 84 + ["3"] * 84))
+    week = json.loads(run(capsys, "week", PRESET, *SMALL, "--curve", str(file), "--json"))
+    assert week["peak_to_mean"] == pytest.approx(1.5, abs=0.01)
+
+
+def test_blend_depends_on_the_shape_of_traffic(capsys: pytest.CaptureFixture) -> None:
+    api = ["--set", 'price.compare_to=[{"label": "api", "input": 0.55, "cached_input": 0.14, "output": 2.19}]']
+    answer = json.loads(run(capsys, "breakeven", PRESET, *SMALL, *api, "--hit-rate", "0.563", "--json"))
+    shapes = {slug: blends["api"] for slug, blends in answer["blend_by_shape"].items()}
+    assert shapes["code-completion"] == pytest.approx(0.57, abs=0.01)
+    assert shapes["chat"] == pytest.approx(0.80, abs=0.01)
+    assert shapes["reasoning"] == pytest.approx(1.39, abs=0.03)
+    cached = answer["break_even"][0]["usd_per_request"]
+    assert cached == pytest.approx((600 * (0.437 * 0.55 + 0.563 * 0.14) + 40 * 2.19) / 1e6)
 
 
 def test_claim_without_a_scenario(capsys: pytest.CaptureFixture) -> None:

@@ -255,3 +255,19 @@ def test_shipped_weeks_have_the_published_peaks() -> None:
     file = Path(cost.__file__).parent.parent / "catalog" / "demand.json"
     code = json.loads(file.read_text())["azure-2024-code"]["weekly"]
     assert code["weekday_peak"] / code["mean"] == pytest.approx(3.54, abs=0.01)
+
+
+def test_uploaded_week_in_every_shape() -> None:
+    hours = [float(h % 24 + 1) for h in range(168)]
+    assert week.parse_shares("\n".join(map(str, hours))) == tuple(hours)
+    assert week.parse_shares(",".join(map(str, hours))) == tuple(hours)
+    assert week.parse_shares("hour;rate\n" + "\n".join(f"{i};{v}" for i, v in enumerate(hours))) == tuple(hours)
+    assert week.parse_shares("\n".join(map(str, hours[:24]))) == tuple(hours)
+    tens = [v for v in hours for _ in range(6)]
+    assert week.parse_shares("\n".join(map(str, tens * 2)), steps_per_hour=6) == pytest.approx(tuple(hours))
+
+
+@pytest.mark.parametrize("text", ["", "1\n2\n3", "\n".join(["1"] * 167 + ["x"]), "\n".join(["-1"] * 168), "\n".join(["0"] * 168)])
+def test_uploaded_week_that_is_none(text: str) -> None:
+    with pytest.raises(InputError, match="demand file"):
+        week.parse_shares(text)

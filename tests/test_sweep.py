@@ -1,10 +1,13 @@
 """Sweeps: every combination once, the same rows whichever backend ran them, wrong axes told in one sentence."""
 
+from dataclasses import replace
+
 import pytest
 
+from planner.plan import plan
 from planner.problems import InputError
 from planner.scenario import Scenario
-from planner.sweep import Axis, Sweep, axis, meets_slo, strain, sweep
+from planner.sweep import Axis, Sweep, axis, meets_slo, spread, strain, sweep
 
 SMALL = Scenario.model_validate({"simulation": {"mode": "benchmark"}, "workload": {"input_len": 300, "output_len": 20, "num_prompts": 60}})
 RATE = Axis("workload.request_rate", (2.0, 20.0))
@@ -51,7 +54,7 @@ def test_rows_are_the_same_on_a_real_dask_cluster() -> None:
 def test_a_wrong_combination_is_a_row_and_a_wrong_axis_an_error() -> None:
     found = sweep(SMALL, [Axis("parallel.tensor_parallel_size", (1, 3))])
     assert [r["fits"] for r in found.rows] == [True, False]
-    assert found.rows[1]["problems"] == ["illegal_parallelism"]
+    assert set(found.rows[1]["problems"]) == {"illegal_parallelism"}
     unknown = sweep(SMALL, [Axis("model.name", ("llama-3.1-8b", "llama-99"))])
     assert "llama-99" in unknown.rows[1]["error"]
     with pytest.raises(InputError, match=r"workload\.request_rate"):
@@ -94,9 +97,14 @@ def test_knee_is_the_last_rate_before_latency_leaves_the_flat() -> None:
 
 
 def test_strain_is_the_worst_promise() -> None:
-    from planner.plan import plan
-
     answer = plan(SMALL.model_copy(update={"workload": SMALL.workload.model_copy(update={"request_rate": 5.0})}), "quick")
     latency = answer.load.metrics.latency
     assert strain(answer) == pytest.approx(max(latency.ttft_s.p95 / 1.0, latency.tpot_s.p95 / 0.05))
     assert meets_slo(answer)
+
+
+def test_spread_is_half_a_band_over_its_middle() -> None:
+    answer = plan(SMALL, "quick")
+    assert spread(replace(answer, confidence={"bands": {"usd": [0.8, 1.2]}}), "usd") == pytest.approx(0.2)
+    assert spread(replace(answer, confidence={"bands": {"usd": [4.0, 6.0]}}), "usd") == pytest.approx(0.2)
+    assert spread(replace(answer, confidence={"bands": None}), "usd") is None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from planner.command import inputs
 from planner.command.output import plain, print_json, print_table, shown
 from planner.problems import InputError
+from planner.units import HOUR_S
 
 
 def add_commands(commands: Any) -> None:
@@ -15,8 +18,11 @@ def add_commands(commands: Any) -> None:
     breakeven = inputs.scenario_command(commands, "breakeven", run_breakeven, "own fleet against list prices, with replica steps")
     breakeven.add_argument("--peak-to-mean", type=float, default=1.0, help="busiest moment over the day's mean")
     breakeven.add_argument("--batch", action="store_true", help="compare with batch interfaces")
+    breakeven.add_argument("--hit-rate", type=float, help="share of prompt tokens the API bills as cached (default: the plan's own)")
     breakeven.add_argument("--region", default="world", help="grid for the carbon figure")
     week = inputs.scenario_command(commands, "week", run_week, "a week of demand: static, autoscaled, cheapest payment mix")
+    week.add_argument("--curve", metavar="FILE", help="demand by hour (168 values or 24), instead of fleet.demand_curve")
+    week.add_argument("--steps-per-hour", type=int, default=1, help="values per hour in that file")
     week.add_argument("--burst-cv", type=float, default=0.0, help="scatter of minutes about the hourly curve")
     week.add_argument("--max-spot-share", type=float, default=0.5, help="most of the fleet that may be spot")
     week.add_argument("--overflow", metavar="LABEL", help="list price that may take the tip of the peaks")
@@ -27,6 +33,11 @@ def add_commands(commands: Any) -> None:
     seats.add_argument("--requests-per-minute", type=float, required=True, help="limit of one tenant")
     seats.add_argument("--activity", type=float, default=0.1, help="share of the busy hour a tenant uses its limit")
     seats.add_argument("--max-risk", type=float, default=0.01, help="chance of more demand than the fleet carries")
+    batch = inputs.scenario_command(commands, "batch", run_batch, "the smallest fleet that ends a batch job on time")
+    batch.add_argument("--documents", type=float, required=True, help="requests like the scenario's to be done")
+    batch.add_argument("--hours", type=float, required=True, help="time until the last one must be done")
+    levers = inputs.scenario_command(commands, "levers", run_levers, "the effect of each change on capacity, latency and price")
+    levers.add_argument("--pairs", action="store_true", help="also every two of them together")
     claim = commands.add_parser("claim", help="check a quoted speed or price", description="What a quoted number implies.")
     claim.add_argument("scenario", nargs="?", metavar="SCENARIO", help="deployment the claim is about (or give --model and --gpu)")
     claim.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="replace one field")
@@ -72,10 +83,11 @@ def run_breakeven(arguments: argparse.Namespace) -> int:
     from planner.economics import decision
 
     answer = _planned(arguments)
-    found = decision.break_even(answer, arguments.peak_to_mean, batch=arguments.batch)
+    found = decision.break_even(answer, arguments.peak_to_mean, batch=arguments.batch, hit_rate=arguments.hit_rate)
     bars, power = decision.waterfall_of(answer), decision.power_of(answer, arguments.region)
     if arguments.json:
-        print_json({"break_even": plain(found), "waterfall": plain(bars), "power": plain(power)})
+        shapes = decision.blend_by_shape(answer.scenario)
+        print_json({"break_even": plain(found), "waterfall": plain(bars), "power": plain(power), "blend_by_shape": shapes})
         return 0
     print_table(
         ["list price", "USD/1,000 requests", "break-even requests/day", "utilisation there", "always cheaper above"],
@@ -97,9 +109,13 @@ def run_breakeven(arguments: argparse.Namespace) -> int:
 def run_week(arguments: argparse.Namespace) -> int:
     """Print what a week costs three ways."""
     from planner import cost
-    from planner.economics import decision
+    from planner.economics import decision, week
 
     answer = _planned(arguments)
+    if arguments.curve:
+        shares = week.parse_shares(Path(arguments.curve).read_text(encoding="utf-8"), max(1, arguments.steps_per_hour))
+        fleet = answer.scenario.fleet.model_copy(update={"demand_curve": shares})
+        answer = replace(answer, scenario=answer.scenario.model_copy(update={"fleet": fleet}))
     api = None
     if arguments.overflow:
         api = next((row for row in answer.cost.list_prices if row.label == arguments.overflow), None)
@@ -141,10 +157,14 @@ def run_week(arguments: argparse.Namespace) -> int:
 def run_sensitivity(arguments: argparse.Namespace) -> int:
     """Print the tornado and the flips."""
     from planner.economics import sensitivity
+    from planner.plan import plan
+    from planner.sweep import spread
 
     case = sensitivity.Case(inputs.scenario(arguments.scenario, arguments.set), peak_to_mean=arguments.peak_to_mean)
     now = sensitivity.outcome(case)
-    bars = sorted(sensitivity.tornado(case), key=lambda b: -b.swing_usd)
+    wrong = spread(plan(case.scenario, "quick"), "tpot")
+    band = None if wrong is None else (1 - wrong, 1 + wrong)
+    bars = sorted(sensitivity.tornado(case, efficiency_band=band), key=lambda b: -b.swing_usd)
     moved = [] if arguments.no_flips else list(sensitivity.flips(case))
     if arguments.json:
         print_json({"now": plain(now), "tornado": plain(bars), "flips": plain(moved)})
@@ -172,6 +192,48 @@ def run_seats(arguments: argparse.Namespace) -> int:
         f"{found.tenants:,} tenants at {found.requests_per_minute:g} requests and {found.tokens_per_minute:,.0f} tokens a minute each: "
         f"{found.oversubscription:.1f}× oversubscribed, {found.risk:.2%} risk of breaking the promise"
     )
+    return 0
+
+
+def run_batch(arguments: argparse.Namespace) -> int:
+    """Print fleet, finish and bill of a batch job, beside batch interfaces."""
+    from planner import cost
+    from planner.economics import decision, offline
+
+    if arguments.documents <= 0 or arguments.hours <= 0:
+        raise InputError(f"batch: --documents {arguments.documents:g} and --hours {arguments.hours:g} must both be above 0")
+    answer = _planned(arguments)
+    window_s = arguments.hours * HOUR_S
+    job, ended = decision.batch_job(answer, arguments.documents, window_s), decision.offline_of(answer, arguments.documents, window_s)
+    offered = {price.label: cost.batch_price(price) or price for price in cost.listed(answer.scenario)}
+    api = {label: offline.api_usd(job, price.input, price.output) for label, price in offered.items()}
+    if arguments.json:
+        rates = {"input_tokens_per_s": job.input_tokens_per_s, "output_tokens_per_s": job.output_tokens_per_s}
+        print_json({"finish": plain(ended), "job": plain(job) | rates, "api_usd": api})
+        return 0
+    gpus = sum(n for _, n, _ in cost.pools(answer.scenario)) * ended.replicas
+    print(f"{job.input_tokens_per_s:,.0f} prompt and {job.output_tokens_per_s:,.0f} output tokens/s are wanted")
+    print(f"{gpus} GPUs end in {ended.mean_s / HOUR_S:.2f} h (19 runs of 20 within {ended.p95_s / HOUR_S:.2f} h) for ${ended.usd:,.0f}")
+    print_table(
+        ["through an API (batch rate where sold)", "USD"],
+        ([label, f"{usd:,.0f}"] for label, usd in sorted(api.items(), key=lambda kv: kv[1])),
+    )
+    return 0
+
+
+def run_levers(arguments: argparse.Namespace) -> int:
+    """Print one row per lever, the scenario as it is first."""
+    from planner.economics import levers
+
+    found = list(levers.effects(inputs.scenario(arguments.scenario, arguments.set), pairs=arguments.pairs))
+    if arguments.json:
+        print_json([plain(e) | {"scenario": e.scenario.model_dump(mode="json")} for e in found])
+        return 0
+    rows = []
+    for e in found:
+        figures = (e.capacity_requests_per_s, e.ttft_s, e.tpot_s, e.usd_per_mtok_blended, e.interaction)
+        rows.append([" + ".join(e.levers) or "as it is", shown(e.fits), *(shown(v) for v in figures)])
+    print_table(["lever", "fits", "capacity req/s", "TTFT s", "TPOT s", "USD/M tokens", "interaction"], rows)
     return 0
 
 

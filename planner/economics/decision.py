@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner import cost, demand
+from planner.catalog import workloads
 from planner.cost import Comparison
-from planner.economics import breakeven, mix, power, seats, waterfall, week
+from planner.economics import breakeven, mix, offline, power, seats, waterfall, week
 from planner.plan import Plan
 from planner.problems import InputError
-from planner.scenario import Commitment, Scenario
+from planner.scenario import Commitment, Scenario, Workload
 from planner.units import GB, HOURS_PER_MONTH, HOURS_PER_WEEK
 
 CURVE_POINTS = 40
@@ -55,11 +56,14 @@ def replica_capacity(answer: Plan) -> float:
     return answer.load.capacity_requests_per_s / answer.scenario.fleet.replicas
 
 
-def break_even(answer: Plan, peak_to_mean: float = 1.0, labels: Sequence[str] = (), batch: bool = False) -> tuple[BreakEven, ...]:
+def break_even(
+    answer: Plan, peak_to_mean: float = 1.0, labels: Sequence[str] = (), batch: bool = False, hit_rate: float | None = None
+) -> tuple[BreakEven, ...]:
     """Break-even against each list price of the plan, steps and curve included.
 
     The volume is the mean; a replica carries capacity / `peak_to_mean` on average. `batch` compares with batch
-    interfaces where they are sold. Spares and other costs are in every step.
+    interfaces where they are sold. `hit_rate` is the share of prompt tokens that the API bills as cached; None takes what
+    the plan's own cache hits. Spares and other costs are in every step.
     """
     fleet = cost.fleet_hour(answer.scenario)
     if fleet is None or answer.load is None:
@@ -67,6 +71,8 @@ def break_even(answer: Plan, peak_to_mean: float = 1.0, labels: Sequence[str] = 
     s = answer.scenario
     carried = breakeven.replica_requests_per_day(replica_capacity(answer), peak_to_mean)
     request = cost.mix_of(s, answer.load.cost_load)
+    if hit_rate is not None:
+        request = request.at_hit_rate(hit_rate)
     found = []
     for price in cost.listed(s):
         offered = cost.batch_price(price) if batch else price
@@ -87,6 +93,47 @@ def _against(label: str, api_usd: float, replica_usd: float, carried: float, s: 
     points = breakeven.curve(volumes, replica_usd, api_usd, carried, spares, other)
     used = paying.utilization_at_break_even if paying else None
     return BreakEven(label, api_usd, steps, first, breakeven.always_above(steps), used, points)
+
+
+def blend_by_shape(scenario: Scenario) -> dict[str, dict[str, float]]:
+    """USD per million tokens, input and output together, of each list price at the shipped shapes of traffic, nothing cached.
+
+    One price list gives three blends to three workloads: never compare with a single number.
+    """
+    prices = cost.listed(scenario)
+    found: dict[str, dict[str, float]] = {}
+    for slug, shape in workloads.workloads().items():
+        traffic = Workload.model_validate(shape.scenario_part["workload"])
+        request = cost.mix_of(scenario.model_copy(update={"workload": traffic}))
+        blends = cost.compare(prices, request, None)
+        found[slug] = {row.label: row.blended for row in blends if row.blended is not None}
+    return found
+
+
+def batch_job(answer: Plan, documents: float, window_s: float) -> offline.Job:
+    """The plan's mean request as a job of so many documents."""
+    request = cost.mix_of(answer.scenario)
+    return offline.Job(documents, request.input_tokens, request.output_tokens, window_s)
+
+
+def offline_of(answer: Plan, documents: float, window_s: float) -> offline.Finish:
+    """The smallest fleet of this plan's replicas that ends a batch job on time, with `fleet.interruption_per_hour` on spot.
+
+    A replica's rate is what the simulation served: give a closed loop that fills it. Raises InputError without one, or
+    without a price.
+    """
+    s = answer.scenario
+    hours = offers(s)
+    if answer.load is None or s.workload.max_concurrency is None:
+        raise InputError("workload.max_concurrency: a batch job needs a closed loop that keeps the replicas full")
+    seen = answer.load.metrics
+    rate = seen.throughput.requests_per_s / s.fleet.replicas
+    lost = 0.5 * seen.latency.e2e_s.mean if seen.latency.e2e_s else 0.0
+    risk = s.fleet.interruption_per_hour if s.price.basis == "spot" else 0.0
+    job = batch_job(answer, documents, window_s)
+    return offline.fewest_replicas(
+        job, rate, hours[0].usd_per_replica_hour, interruption_per_hour=risk, restart_s=s.fleet.startup_s, lost_work_s=lost
+    )
 
 
 def waterfall_of(answer: Plan, label: str | None = None) -> tuple[waterfall.Bar, ...]:

@@ -32,6 +32,40 @@ def rates_by_minute(hourly_shares: Sequence[float], mean_rate: float, burst_cv: 
     return rates * (mean_rate / rates.mean())
 
 
+def parse_shares(text: str, steps_per_hour: int = 1) -> tuple[float, ...]:
+    """168 hourly shares from an uploaded file: the last number of every line, or all numbers of a single line.
+
+    Several weeks are folded into one, a day is repeated, finer steps are averaged; a first line without a number is a
+    header. Raises InputError naming the value that is no number, or the count when it is no day and no whole week.
+    """
+    lines = [line.strip() for line in text.replace(";", ",").splitlines() if line.strip()]
+    cells = lines[0].split(",") if len(lines) == 1 else [line.split(",")[-1] for line in lines]
+    if len(cells) > 1 and not _is_number(cells[0]):
+        cells = cells[1:]
+    wrong = next((i for i, cell in enumerate(cells, 1) if not _is_number(cell)), None)
+    if wrong is not None:
+        raise InputError(
+            f"demand file: value {wrong} is {cells[wrong - 1].strip()[:40]!r}; give one number per line, the demand of each step"
+        )
+    values = np.array([float(cell) for cell in cells])
+    if len(values) == 24 * steps_per_hour:
+        values = np.tile(values, 7)
+    week = HOURS_PER_WEEK * steps_per_hour
+    if not len(values) or len(values) % week or not np.isfinite(values).all() or (values < 0).any() or values.sum() == 0:
+        allowed = f"{24 * steps_per_hour} or a multiple of {week}"
+        raise InputError(f"demand file: {len(values)} values; give {allowed}, none negative and not all zero, or set the steps per hour")
+    hours = values.reshape(-1, steps_per_hour).mean(axis=1)
+    return tuple(float(v) for v in hours.reshape(-1, HOURS_PER_WEEK).mean(axis=0))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def replicas_for(rate: float | np.ndarray, capacity: float, target_utilization: float) -> np.ndarray:
     """Replicas that carry a rate at this share of one replica's capacity (requests/s)."""
     return np.ceil(np.asarray(rate) / (capacity * target_utilization) - 1e-9).astype(int)

@@ -15,11 +15,13 @@ from planner.problems import InputError
 from planner.recommend.bounds import Bound, Exclusion, bound, demand, fleet_usd_per_hour
 from planner.recommend.space import Space, label, layouts, with_replicas, with_setting
 from planner.scenario import Scenario
-from planner.sweep import strain, strains
+from planner.sweep import spread, strain, strains
 from planner.units import HOURS_PER_MONTH, MS
 
 TIE_BAND = 0.10
-"""Bills this close to the best are ties: step times are no better known (replaced by the plan's own band where it has one)."""
+"""Bills this close to the best are ties where the plan has no error band of its own: step times are no better known."""
+WIDEST_TIE_BAND = 0.25
+"""A plan that knows itself to be vaguer still does not make everything a tie."""
 FEW_REPLICAS = 4
 """Up to here one more replica is simulated at a time; above, the capacity of one replica is searched."""
 FAR_OFF = 1.5
@@ -53,6 +55,8 @@ class Option:
     usd_per_mtok_blended: float | None
     notes: tuple[str, ...]
     """What weakens the prediction (borrowed kernels, assumed prices)."""
+    band: float | None = None
+    """How wrong its price per token may be, as a share; None where the plan knows no band."""
     tie: bool = False
     """Within the error band of the best: prefer it for other reasons if you have any."""
 
@@ -110,12 +114,11 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
     if considered == 0:
         raise InputError("recommend: the space is empty; allow at least one GPU, layout and precision")
     found: list[Option] = []
-    band = TIE_BAND
     while queue:
         usd, _, _, judged, replicas = queue[0]
         best = found[0].usd_per_hour if found else None
         yield Progress(considered, sum(e.candidates for e in out), simulated, None if best is None else best * HOURS_PER_MONTH)
-        if best is not None and (usd > best * (1 + band) or len(found) >= keep):
+        if best is not None and (usd > best * (1 + _tie_band(found)) or len(found) >= keep):
             break
         heapq.heappop(queue)
         option, tried, needed = _settle(judged, replicas)
@@ -135,6 +138,7 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
             others = Exclusion(option.label, "other batching limits of this design cost the same", "cost", len(judged.layout.settings) - 1)
             if others.candidates:
                 out.append(others)
+    band = _tie_band(found)
     if found:
         limit = found[0].usd_per_month * (1 + band)
         for usd, _, _, judged, replicas in sorted(queue):
@@ -152,6 +156,12 @@ def best(scenario: Scenario, space: Space | None = None) -> Recommendation:
     *_, last = recommend(scenario, space)
     assert isinstance(last, Recommendation)
     return last
+
+
+def _tie_band(found: list[Option]) -> float:
+    """How far bills may differ and still be ties: the best option's own error band, bounded, or `TIE_BAND`."""
+    band = found[0].band if found else None
+    return TIE_BAND if band is None else min(band, WIDEST_TIE_BAND)
 
 
 def _rank(option: Option) -> tuple[float, int, float]:
@@ -275,5 +285,6 @@ def _option(answer: Plan) -> Option:
         tpot_s=seen["tpot_s"],
         e2e_s=seen["e2e_s"],
         usd_per_mtok_blended=answer.cost.usd_per_mtok_blended,
+        band=spread(answer, "usd"),
         notes=tuple(p.message for p in answer.problems if p.code in ("low_confidence", "assumed_price", "stale_price")),
     )
