@@ -145,6 +145,12 @@ def test_an_unknown_key_that_smells_of_structure_is_named(strange: dict[str, Any
     assert next(iter(strange)) in " ".join(arch.notes)
 
 
+def test_drafters_are_doubted_and_encoder_decoders_refused():
+    assert "drafter" in from_hf_config(config("SpecForge__llama3-8B-eagle3")).notes[0]
+    with pytest.raises(InputError, match="encoder-decoder"):
+        from_hf_config(LLAMA_8B | {"is_encoder_decoder": True})
+
+
 def test_keys_that_change_nothing_are_not_doubted():
     assert not from_hf_config(LLAMA_8B | {"my_token_id": 7, "attention_scale": 0.5, "foo_dropout": 0.1, "rope_whatever": 3}).estimate
 

@@ -72,6 +72,10 @@ GEMMA = Family(norms=4)
 COHERE = Family(norms=1, qk_norm="heads", qk_norm_if="use_qk_norm")
 GRANITE = Family(recurrent="mamba2")
 
+V4_CACHE = (
+    "DeepSeek V4 compresses its cache by a ratio per layer; bytes per token follow the ratios, engines hold far more "
+    "(vLLM 0.22 asked 6.66 GiB for one sequence of 30,000 tokens, vllm#44376)"
+)
 KPOOL = "the index of GLM-5-Next pools 16 tokens into one key; its cache is counted unpooled, an upper bound"
 M3_INDEX = "the keys of MiniMax M3's block index are not in the cache figures: no published figure has them"
 
@@ -102,7 +106,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v4": Family(
         correction_bias=True,
         sinks=True,
-        doubt="DeepSeek V4 compresses its cache by a ratio per layer; bytes per token follow the ratios, no engine report confirms them",
+        doubt=V4_CACHE,
         extra="deepseek_v4",
     ),
     "diffllama": LLAMA,

@@ -62,19 +62,29 @@ def read(raw: Mapping[str, Any]) -> Reader:
     model_type = text_type or merged.get("model_type") or ""
     if not isinstance(model_type, str):
         raise InputError(f"config key model_type is {str(model_type)[:60]}; it must be text such as llama or qwen3_moe")
-    found = families.find(model_type) or families.find(str(merged.get("model_type")))
+    found = families.find(model_type)
     doubts: list[str] = []
     if found is None:
         doubts.append(f"model_type {model_type[:60]!r} is not a family known here; its keys are read as those of a Llama-like decoder")
         found = ("", Family())
     defaults = {k: v for k, v in class_defaults().get(model_type, class_defaults().get(found[0], {})).items() if k not in REQUIRED}
     r = Reader(Config(merged, defaults), model_type, *found, doubts, [])
+    _other_kinds(raw, r)
     if r.family.doubt:
         doubts.append(r.family.doubt)
     if r.family.remark:
         r.remarks.append(r.family.remark)
     _absent(r, nested=bool(text_type))
     return r
+
+
+def _other_kinds(raw: Mapping[str, Any], r: Reader) -> None:
+    """Refuse what is no decoder; doubt the configuration of a drafter, which leans on a target it does not describe."""
+    if raw.get("is_encoder_decoder") is True:
+        raise InputError(f"model_type {r.model_type[:60]} is an encoder-decoder; only decoders that serve text are planned here")
+    drafts = [k for k in ("draft_vocab_size", "eagle_config", "dflash_config") if k in raw]
+    if drafts or "eagle" in str(raw.get("architectures")).lower():
+        r.doubts.append("this is the configuration of a drafter; what it shares with its target is not in it, choose it under speculative")
 
 
 def _absent(r: Reader, nested: bool) -> None:

@@ -50,11 +50,16 @@ class _Rank:
 
     @property
     def sequences(self) -> float:
-        return (self.pool.total_blocks - self.shared_blocks) / self.own_blocks if self.own_blocks else 0.0
+        """Sequences at their final mean length; a rank that caches nothing limits none."""
+        return (self.pool.total_blocks - self.shared_blocks) / self.own_blocks if self.pool.groups else math.inf
 
     @property
-    def missing_blocks(self) -> int:
-        return max(self.own_blocks + self.shared_blocks, self.longest_blocks) - self.pool.total_blocks
+    def missing_bytes(self) -> float:
+        """Bytes short of one planned sequence or one of max_model_len, whichever is larger; 0 when both fit."""
+        blocks_needed = max(self.own_blocks + self.shared_blocks, self.longest_blocks) if self.pool.groups else 0
+        if blocks_needed <= self.pool.total_blocks and self.pool_bytes >= 0:
+            return 0.0
+        return blocks_needed * self.pool.block_bytes - self.pool_bytes
 
 
 def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
@@ -62,19 +67,17 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
     share = gpu.memory_engine_bytes * e.gpu_memory_utilization
     max_len = model_len(arch, scenario)
     ranks = [_rank(arch, shard, stage, share, max_len, scenario) for stage in shard.stages]
-    worst = min(ranks, key=lambda r: (-r.missing_blocks if r.missing_blocks > 0 else 0, r.sequences))
+    worst = max(ranks, key=lambda r: (r.missing_bytes, -r.sequences))
     dp = shard.data_parallel_size
-    cached = bool(worst.pool.groups)
-    batch = max(0, math.floor(min(r.sequences for r in ranks))) * dp
-    concurrency = min(r.pool.concurrency(max_len, e) for r in ranks)
-    printed = min(blocks.printed_tokens(r.pool, r.reserves.constants.tokens_printed, max_len, e) for r in ranks)
-    if not cached:  # nothing grows and no state is kept: only max_num_seqs limits
-        batch = e.max_num_seqs * dp if worst.pool_bytes >= 0 else 0
-    short = worst.missing_blocks * worst.pool.block_bytes - _slack(worst) if cached else -worst.pool_bytes
-    short = max(0.0, short) if (cached and worst.missing_blocks > 0) or not cached else 0.0
+    sequences = min(r.sequences for r in ranks)
+    # nothing grows and no state is kept: only max_num_seqs limits
+    batch = e.max_num_seqs if math.isinf(sequences) else max(0, math.floor(sequences))
+    cached = [r for r in ranks if r.pool.groups]
+    concurrency = min((r.pool.concurrency(max_len, e) for r in cached), default=float(e.max_num_seqs))
+    printed = min((blocks.printed_tokens(r.pool, r.reserves.constants.tokens_printed, max_len, e) for r in cached), default=0)
     stage = worst.stage
     return MemoryPlan(
-        fits=short == 0.0 and batch >= 1,
+        fits=worst.missing_bytes == 0.0,
         weights_bytes_per_gpu=worst.weights,
         activation_bytes_per_gpu=worst.reserves.activation,
         non_torch_bytes_per_gpu=worst.reserves.non_torch,
@@ -83,9 +86,9 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
         kv_pool_tokens=printed * dp,
         kv_bytes_per_token=arch.kv_bytes_per_token(kv) + arch.kv_windowed_bytes_per_token(kv),
         kv_bytes_per_token_per_gpu=stage.kv_bytes_per_token + stage.kv_windowed_bytes_per_token,
-        cache_limited_batch=batch,
+        cache_limited_batch=batch * dp if worst.pool_bytes >= 0 else 0,
         max_model_len_concurrency=concurrency * dp,
-        shortfall_bytes_per_gpu=short,
+        shortfall_bytes_per_gpu=worst.missing_bytes,
         gpu_memory_bytes=gpu.memory_engine_bytes,
         budget_bytes_per_gpu=share,
         max_model_len=max_len,
@@ -93,7 +96,7 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
         full_kv_bytes_per_token_per_gpu=stage.kv_bytes_per_token,
         windowed_kv_bytes_per_token_per_gpu=stage.kv_windowed_bytes_per_token,
         state_bytes_per_sequence_per_gpu=stage.state_bytes_per_sequence,
-        blocks=min(r.pool.total_blocks for r in ranks),
+        blocks=min((r.pool.total_blocks for r in cached), default=0),
         terms=_terms(arch, shard, gpu, scenario, share, worst),
         notes=reserves.doubts(e),
         engine_log=(
@@ -102,11 +105,6 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
         ),
         offload=_offload(shard, scenario),
     )
-
-
-def _slack(r: _Rank) -> float:
-    """Bytes of the pool that do not make a whole block; negative when the pool itself is."""
-    return r.pool_bytes - r.pool.total_blocks * r.pool.block_bytes
 
 
 def _rank(arch: Architecture, shard: Shard, stage: Stage, share: float, max_len: int, scenario: Scenario) -> _Rank:
@@ -129,10 +127,11 @@ def _rank(arch: Architecture, shard: Shard, stage: Stage, share: float, max_len:
 
 def _terms(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario, share: float, r: _Rank) -> tuple[Term, ...]:
     e, c = scenario.engine, r.reserves.constants
+    latent = any(g.attention and g.attention.mla for g in arch.layers)
     stage = f", stage {r.stage.index + 1} of {shard.pipeline_parallel_size}" if shard.pipeline_parallel_size > 1 else ""
     formula = f"{r.stage.weight_bytes / GIB:.2f} GiB of tensors at TP {shard.tensor_parallel_size}{stage}"
     if r.stage.engine_bytes:
-        formula += f" + {r.stage.engine_bytes / GIB:.2f} GiB rotary table{' and MLA copies' if arch.layers and arch.kv_heads == 1 else ''}"
+        formula += f" + {r.stage.engine_bytes / GIB:.2f} GiB rotary table{' and MLA copies' if latent else ''}"
     if r.drafter:
         formula += f" + {r.drafter / GIB:.2f} GiB drafter"
     kv = f"one sequence of {final_length(scenario)[0]:,.0f} tokens takes {r.own_blocks:,} blocks of {r.pool.block_bytes / 1024:,.0f} KiB"
