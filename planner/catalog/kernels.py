@@ -95,12 +95,17 @@ def find(kernel: str, gpu: str, engine: str, dtype: str | None = None, **key: An
     return best[1] if best else None
 
 
-def host(engine: str, version: str, async_scheduling: bool) -> dict[str, Any]:
-    """Host time of an engine: `step_us` and `sequence_us` per step, `api_us` per request; the newest row not above `version`."""
+def host(engine: str, version: str, async_scheduling: bool, gpu: str = "") -> dict[str, Any]:
+    """Host time of an engine; the newest row not above `version`, one of this GPU's own before a general one.
+
+    `step_us` and `sequence_us` are added to a step; `overlapped_sequence_us` runs beside it, so a step takes at least that much a
+    sequence; `api_us` is per request.
+    """
     ask = _version(version)
     rows = [r for r in document()["host"] if r["engine"] == engine and r["async_scheduling"] == async_scheduling]
+    rows = [r for r in rows if gpu in r.get("gpus", (gpu,))]
     fitting = [r for r in rows if _version(r["from_version"]) <= ask] or rows
-    return max(fitting, key=lambda r: _version(r["from_version"]))
+    return max(fitting, key=lambda r: (_version(r["from_version"]), "gpus" in r))
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -49,7 +49,7 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
     queries = speculation.verify_tokens_per_sequence
     decode, chunks, chunk_launch, per_token = costs(shard, scenario.precision.kv_cache, queries, c)
     assumed = kernels.document()["assumed"]
-    host = kernels.host(engine.name, engine.version, engine.async_scheduling)
+    host = kernels.host(engine.name, engine.version, engine.async_scheduling, gpu.slug)
     layers = shard.layer_count
     hops = shard.pipeline_parallel_size - 1
     floor = 0.0 if ideal or not main else layers * assumed["eager_layer_us"] * US
@@ -66,6 +66,7 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
         hop_s_per_token=hops * shard.hidden_size * 2 / shard.pp_group.link_bytes_s,
         host_s=0.0 if ideal or not main else max(host["step_us"] * US, speculation.host_s) + speculation.drafting_host_s,
         host_s_per_sequence=0.0 if ideal or not main else host["sequence_us"] * US,
+        overlapped_host_s_per_sequence=0.0 if ideal or not main else host["overlapped_sequence_us"] * US,
         eager_floor_s=floor if engine.enforce_eager else 0.0,
         graph_sequences=GRAPH_SEQUENCES[engine.name],
         ungraphed_floor_s=floor,

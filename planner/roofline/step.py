@@ -29,6 +29,8 @@ class Parts:
     hop_s_per_token: float
     host_s: float
     host_s_per_sequence: float
+    overlapped_host_s_per_sequence: float
+    """Host work that runs beside the step: the step takes at least this much for every sequence that emits."""
     eager_floor_s: float
     """Least time of a decode step that runs without CUDA graphs; 0 with them."""
     graph_sequences: int
@@ -63,7 +65,7 @@ class StepTime:
     ) -> None:
         self.level, self.notes, self.api_s = level, notes, api_s
         self._parts, self._scale, self._draft = parts, scale, draft
-        self._decode_table: dict[int, tuple[float, float, float]] = {}
+        self._decode_table: dict[int, tuple[float, float, float, float]] = {}
         self._token_table: dict[tuple[float, float, int, bool], float] = {}
         self._head_table: dict[tuple[float, bool], float] = {}
         self._sparse = parts.decode.sparse
@@ -71,12 +73,13 @@ class StepTime:
     def decode(self, decode_sequences: int, context_tokens: float = 0, windowed_context_tokens: float = 0) -> float:
         """Seconds of a step that only decodes: Σ context and Σ min(context, window) over its sequences."""
         try:
-            base, context, windowed = self._decode_table[decode_sequences]
+            base, context, windowed, floor = self._decode_table[decode_sequences]
         except KeyError:
-            base, context, windowed = self._fill(decode_sequences)
+            base, context, windowed, floor = self._fill(decode_sequences)
         if self._sparse:
             base += self._sparse_s(decode_sequences, context_tokens)
-        return base + context * context_tokens + windowed * windowed_context_tokens
+        seconds = base + context * context_tokens + windowed * windowed_context_tokens
+        return seconds if seconds > floor else floor
 
     def __call__(self, shape: StepShape) -> float:
         """Seconds of one step."""
@@ -127,6 +130,8 @@ class StepTime:
             seconds += self._sparse_s(n, context_tokens)
         if self._draft is not None:
             seconds += self._drafting_s(shape)
+        if parts.overlapped_host_s_per_sequence:
+            return max(seconds, parts.overlapped_host_s_per_sequence * (n + len(chunks)) / dp * self._scale)
         return seconds
 
     def explain(self, shape: StepShape) -> tuple[Term, ...]:
@@ -168,25 +173,22 @@ class StepTime:
                 Term("launch", "prefill", max(0.0, parts.chunk_launch_s - shared_launch), "launch"),
             ]
         terms.append(Term("host", phase, parts.host_s + parts.host_s_per_sequence * n, "host"))
-        if not chunks:
-            floor = self._floor(n)
-            total = sum(t.seconds for t in terms if t.name != "host") - (d.per_context * context_tokens + d.per_windowed * windowed) * share
-            total -= sum(seconds * min(context_tokens, n * most) * share for seconds, most in self._sparse)
-            terms.append(Term("host", phase, max(0.0, floor - total), "launch"))
         scaled = [Term(t.name, t.phase, t.seconds * self._scale, t.bound) for t in terms]
         if self._draft is not None:
             scaled.append(Term("drafting", phase, self._drafting_s(shape), "draft"))
+        floor = self._floor_s(n) if not chunks else parts.overlapped_host_s_per_sequence * (n + len(chunks)) / dp * self._scale
+        scaled.append(Term("host", phase, floor - sum(t.seconds for t in scaled), "host"))
         return merged([t for t in scaled if t.seconds > 0])
 
     def compute_bound_batch(self) -> float:
         """Batch whose arithmetic takes as long as reading the weights, at this level's rates."""
         return self._parts.weight_read_s / self._parts.token_compute_s if self._parts.token_compute_s else float("inf")
 
-    def _fill(self, n: int) -> tuple[float, float, float]:
-        """Constant, per context token and per windowed token of a decode step of `n` sequences; draft passes included."""
+    def _fill(self, n: int) -> tuple[float, float, float, float]:
+        """Constant, per context token, per windowed token and least time of a decode step of `n` sequences; draft passes included."""
         if n <= 0:
-            self._decode_table[n] = (0.0, 0.0, 0.0)
-            return 0.0, 0.0, 0.0
+            self._decode_table[n] = (0.0, 0.0, 0.0, 0.0)
+            return self._decode_table[n]
         parts, d, dp = self._parts, self._parts.decode, self._parts.data_parallel
         flow = min(parts.pipeline, n)
         each = 1 + parts.drafts
@@ -195,18 +197,18 @@ class StepTime:
         seconds += self._head_s(n * each / dp / flow, verifying)
         share = 1 / (dp * flow)
         seconds += d.launch + d.per_sequence * n * share
-        seconds = max(seconds, self._floor(n)) + parts.host_s + parts.host_s_per_sequence * n
+        seconds += parts.host_s + parts.host_s_per_sequence * n
         row = (seconds * self._scale, d.per_context * share * self._scale, d.per_windowed * share * self._scale)
         draft = self._draft
         if isinstance(draft, StepTime):
-            base, context, windowed = draft._decode_table.get(n) or draft._fill(n)
+            base, context, windowed, _ = draft._decode_table.get(n) or draft._fill(n)
             k = parts.draft_passes
             row = (row[0] + k * base, row[1] + k * context, row[2] + k * windowed)
         elif draft is not None:
             plain = self._plain(n)
             row = (row[0] + draft * plain[0], row[1] + draft * plain[1], row[2] + draft * plain[2])
-        self._decode_table[n] = row
-        return row
+        self._decode_table[n] = (*row, self._floor_s(n))
+        return self._decode_table[n]
 
     def _plain(self, n: int) -> tuple[float, float, float]:
         """What the step would take without speculation: the unit of `speculative.draft_cost`."""
@@ -236,9 +238,11 @@ class StepTime:
         share = self._scale / (self._parts.data_parallel * min(self._parts.pipeline, n or 1))
         return sum(seconds * min(context_tokens, n * most) for seconds, most in self._sparse) * share
 
-    def _floor(self, n: int) -> float:
+    def _floor_s(self, n: int) -> float:
+        """Least time of a decode step: launches without a captured graph, and the host's work on every sequence."""
         parts = self._parts
-        return parts.eager_floor_s or (parts.ungraphed_floor_s if n > parts.graph_sequences else 0.0)
+        launches = parts.eager_floor_s or (parts.ungraphed_floor_s if n > parts.graph_sequences else 0.0)
+        return max(launches, parts.overlapped_host_s_per_sequence * n / parts.data_parallel) * self._scale
 
     def _tokens_s(self, tokens: float, every: float, flow: int, verifying: bool) -> float:
         return sum(seconds for _, seconds, _ in self._token_pieces(tokens, every, flow, verifying))

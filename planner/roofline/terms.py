@@ -72,13 +72,14 @@ def moe(m: ShardMoe, count: int, c: Constants, block_scaled: bool, data_parallel
     pair_flops = 2.0 * matrices * m.hidden * m.intermediate * (1 + row["half_width_compute"] / m.intermediate)
     expert_bytes = m.weight_bytes_per_expert * (1 + row["half_width_memory"] / m.intermediate)
     miss, launch, p = 1 - m.top_k / m.experts, count * row["launch_us"] * US, row["knee"]
+    busiest = 1.0 if c.ideal else m.ep_size ** kernels.document()["assumed"]["expert_imbalance_exponent"]
 
     def term(_tokens: float, every: float, _verifying: bool) -> list[Piece]:
         pairs = every * m.top_k / m.ep_size
         touched = m.experts_per_rank * (1 - miss**every)
         compute = pairs * pair_flops / rate
         memory = (touched * expert_bytes + 2 * m.hidden * (every / m.ep_size + pairs)) / bandwidth
-        seconds = count * knee(compute, memory, p)
+        seconds = count * busiest * knee(compute, memory, p)
         return [("experts", seconds, "compute" if compute > memory else "memory"), ("launch", launch, "launch")]
 
     return term

@@ -2,59 +2,42 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
-from planner import scheduler
-from planner.kv_cache import KvCache
-from planner.plan import deployment
-from planner.scenario import Scenario
-from planner.workload import Source, requests
+from planner.plan import plan
+from planner.validate.scenarios import CannotModel, Case
 
 
-def predict(scenario: Scenario) -> dict[str, float]:
-    """Predicted metrics by name, SI."""
-    d = deployment.of(scenario)
-    replicas = scenario.fleet.replicas
-    work = scenario.workload
-    if replicas > 1:
-        changes = {"num_prompts": max(1, work.num_prompts // replicas)}
-        if work.max_concurrency:
-            changes["max_concurrency"] = max(1, work.max_concurrency // replicas)
-        if work.request_rate:
-            changes["request_rate"] = work.request_rate / replicas
-        work = work.model_copy(update=changes)
-    limits = scheduler.limits_of(
-        scenario.engine.model_copy(
-            update={
-                "max_num_seqs": scenario.engine.max_num_seqs * scenario.parallel.data_parallel_size,
-                "max_num_batched_tokens": scenario.engine.max_num_batched_tokens * scenario.parallel.data_parallel_size,
-            }
-        ),
-        window=d.architecture.window,
-        num_speculative_tokens=d.profile.num_speculative_tokens,
-    )
-    blocks = d.memory.kv_pool_tokens // scenario.engine.block_size
-    kv = KvCache(blocks, scenario.engine.block_size, scenario.engine.enable_prefix_caching)
-    policy = scheduler.POLICIES[scenario.engine.batching]
-    replica = scheduler.Replica(d.step_time, limits, kv, policy, record_steps=False)
-    reqs = requests(work, acceptance_rates=d.profile.acceptance_rates)
-    source = Source(
-        reqs, block_size=scenario.engine.block_size if scenario.engine.enable_prefix_caching else 0, max_concurrency=work.max_concurrency
-    )
-    t = scheduler.simulate(source, replica)
-    done = t.finished & (t.output_tokens > 1)
-    if not done.any():
-        return {"reason": 0.0}
-    api = d.step_time.api_s
-    ttft = t.first_token_s[done] - t.arrival_s[done] + api
-    e2e = t.finish_s[done] - t.arrival_s[done] + api
-    tpot = (e2e - ttft) / (t.output_tokens[done] - 1)
-    wall = t.finish_s[done].max() - t.arrival_s[done].min()
-    return {
-        "tpot": float(tpot.mean()),
-        "ttft": float(ttft.mean()),
-        "ttft_p50": float(np.median(ttft)),
-        "e2e": float(e2e.mean()),
-        "throughput": float(t.output_tokens[done].sum() / wall * replicas),
-        "_preempt": float(t.preemptions.sum()),
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Predicted figures of a case, and what the plan said beside them."""
+
+    metrics: dict[str, float]
+    """By the names of `rows.METRICS`: seconds, or output tokens per second of all GPUs."""
+    low_confidence: str
+    """Why the kernels behind it are not the deployment's own; empty when they are."""
+    saturated: bool
+    """Requests waited for memory or seats beyond the closed loop's own wave."""
+
+
+def predict(case: Case) -> Prediction:
+    """Runs the case in benchmark mode. Raises CannotModel when the planner says that it cannot run."""
+    answer = plan(case.scenario, effort="quick")
+    blocking = [p for p in answer.problems if p.severity == "error" and p.code in ("does_not_fit", "illegal_parallelism")]
+    if blocking or answer.load is None:
+        raise CannotModel(f"the planner says: {blocking[0].code if blocking else 'nothing to simulate'}")
+    seen = answer.load.metrics
+    latency = seen.latency
+    found = {
+        "tpot": latency.tpot_s.mean if latency.tpot_s else None,
+        "ttft": latency.ttft_s.mean if latency.ttft_s else None,
+        "ttft_p50": latency.ttft_s.p50 if latency.ttft_s else None,
+        "e2e": latency.e2e_s.mean if latency.e2e_s else None,
+        "throughput": seen.throughput.output_tokens_per_s,
     }
+    borrowed = [p.message for p in answer.problems if p.code == "low_confidence" and p.severity == "warning"]
+    return Prediction(
+        metrics={name: float(value) for name, value in found.items() if value},
+        low_confidence=borrowed[0] if borrowed else "",
+        saturated=seen.throughput.preemptions > 0 or seen.simulation.overloaded,
+    )

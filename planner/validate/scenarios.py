@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from planner import architecture, hardware, memory, sharding
+from planner.architecture.storage import WEIGHT_BYTES
+from planner.catalog.gpus import gpu
 from planner.problems import InputError
-from planner.scenario import Model, Scenario
+from planner.scenario import Hardware, Model, Scenario
 from planner.units import GB
 from planner.validate import harness, names
 from planner.validate.rows import Row
@@ -67,7 +69,7 @@ def case_of(row: Row, configs: Path | None, fidelity: str) -> Case:
 
 def _case(row: Row, model: Model, arch: architecture.Architecture, slug: str, engine: str, fidelity: str) -> Case:
     moe = any(g.mlp and g.mlp.experts for g in arch.layers)
-    family = hardware.gpu(slug).family
+    family = gpu(slug).family
     weights = _weights(row, family)
     known = harness.settings(row, engine, slug, weights, family, moe)
     lengths = _lengths(row, known)
@@ -167,10 +169,8 @@ def _layout(row: Row, moe: bool, arch: architecture.Architecture, slug: str, wei
 
 def _smallest_tp(arch: architecture.Architecture, slug: str, weights: str, gpus: int) -> int:
     """The fewest GPUs (a power of two) whose memory the weights fill by less than 60 %: what a throughput run picks."""
-    from planner.architecture.storage import WEIGHT_BYTES
-
     size = arch.total_params * WEIGHT_BYTES.get(weights, 2.0)
-    room = 0.6 * hardware.gpu(slug).memory_engine_bytes
+    room = 0.6 * hardware.of(Hardware(gpu=slug)).memory_engine_bytes
     tp = 1
     while size / tp > room and tp < gpus:
         tp *= 2
@@ -246,16 +246,16 @@ def _with_memory(scenario: Scenario, row: Row, known: harness.Settings) -> Scena
     share = row.gpu_memory_utilization
     if engine.name == "vllm" or (share and engine.name != "trtllm" and known.name == ""):
         return _utilization(scenario, share or known.memory_share)
-    gpu = hardware.of(scenario.hardware)
+    part = hardware.of(scenario.hardware)
     arch = architecture.of(scenario.model)
-    shard = sharding.shard(arch, scenario.parallel, scenario.precision, gpu, scenario.hardware)
-    base = memory.plan(arch, shard, gpu, _utilization(scenario, 0.9))
+    shard = sharding.shard(arch, scenario.parallel, scenario.precision, part, scenario.hardware)
+    base = memory.plan(arch, shard, part, _utilization(scenario, 0.9))
     share = share or known.memory_share
     if engine.name == "sglang":
-        pool = share * gpu.memory_engine_bytes - base.weights_bytes_per_gpu
+        pool = share * part.memory_engine_bytes - base.weights_bytes_per_gpu
     else:
-        pool = share * (TRTLLM_VISIBLE * gpu.memory_engine_bytes - base.weights_bytes_per_gpu - TRTLLM_WORKSPACE_BYTES)
-    return _utilization(scenario, 0.9 + (pool - base.kv_pool_bytes_per_gpu) / gpu.memory_engine_bytes)
+        pool = share * (TRTLLM_VISIBLE * part.memory_engine_bytes - base.weights_bytes_per_gpu - TRTLLM_WORKSPACE_BYTES)
+    return _utilization(scenario, 0.9 + (pool - base.kv_pool_bytes_per_gpu) / part.memory_engine_bytes)
 
 
 def _utilization(scenario: Scenario, value: float) -> Scenario:
