@@ -50,6 +50,7 @@ def test_frontier_and_its_cheapest_point(capsys: pytest.CaptureFixture) -> None:
     assert main(["frontier", PRESET, *SMALL, "--at", "1e6"]) == 2
 
 
+@pytest.mark.slow
 def test_breakeven_week_seats_sensitivity(capsys: pytest.CaptureFixture) -> None:
     api = ["--set", 'price.compare_to=[{"label": "api", "input": 0.55, "output": 2.19}]']
     answer = json.loads(run(capsys, "breakeven", PRESET, *SMALL, *api, "--peak-to-mean", "3", "--region", "france", "--json"))
@@ -70,6 +71,7 @@ def test_breakeven_week_seats_sensitivity(capsys: pytest.CaptureFixture) -> None
     assert {bar["name"] for bar in moved["tornado"]} >= {"GPU price", "volume", "list price"}
 
 
+@pytest.mark.slow
 def test_batch_job_and_levers(capsys: pytest.CaptureFixture) -> None:
     loop = [*SMALL, "--set", "workload.max_concurrency=64", "--set", "workload.request_rate=null"]
     night = json.loads(run(capsys, "batch", PRESET, *loop, "--documents", "1e6", "--hours", "8", "--json"))
