@@ -114,6 +114,46 @@ def test_keys_left_out_of_a_nested_part_are_the_classes_own():
     assert any("num_attention_heads 8" in n for n in arch.notes)
 
 
+MLA_LITE = {"kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
+
+
+@pytest.mark.parametrize(
+    ("shape", "params", "kv_bytes"),
+    [
+        # Qwen2.5-14B, Yi-34B, Falcon-40B, GLM-4.7-Flash, Codestral Mamba: sizes of the published checkpoints
+        (("qwen2", 5120, 48, 40, 8, 13824, 152064, {}), 14_770_033_664, 196_608),
+        (("llama", 7168, 60, 56, 8, 20480, 64000, {}), 34_388_917_248, 245_760),
+        (
+            ("falcon", 8192, 60, 128, None, None, 65024, {"num_kv_heads": 8, "new_decoder_architecture": True, "bias": False}),
+            41_303_293_952,
+            122_880,
+        ),
+        (
+            (
+                "glm4_moe_lite",
+                *(2048, 47, 20, 20, 10240, 154880),
+                {"moe_intermediate_size": 1536, "n_routed_experts": 64, "num_experts_per_tok": 4, "first_k_dense_replace": 1} | MLA_LITE,
+            ),
+            29_943_393_920,
+            54_144,
+        ),
+    ],
+)
+def test_other_well_known_models(shape: tuple[Any, ...], params: int, kv_bytes: int):
+    names = (
+        "model_type",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "intermediate_size",
+        "vocab_size",
+    )
+    raw = {k: v for k, v in zip(names, shape[:7], strict=True) if v is not None} | {"tie_word_embeddings": shape[0] == "falcon"} | shape[7]
+    arch = from_hf_config(raw)
+    assert (arch.total_params, arch.kv_bytes_per_token()) == (params, kv_bytes)
+
+
 def test_a_flat_file_without_heads_is_an_estimate_and_without_layers_is_refused():
     without = {k: v for k, v in LLAMA_8B.items() if k != "num_attention_heads"}
     assert from_hf_config(without).estimate

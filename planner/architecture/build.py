@@ -184,6 +184,8 @@ def mlp_of(c: Config, family: Family, i: int, routed: bool, has_experts: bool) -
     """MLP of layer `i`."""
     if not routed:
         names = (*keys.DENSE_FFN, *keys.FFN) if has_experts else keys.FFN
+        if c.get(*keys.EXPERTS) == 0:  # a dense sibling of a mixture keeps only what every token visits (Granite 4 micro)
+            names = ("shared_intermediate_size", *names)
         ratio = c.whole("expansion_ratio", "ffn_ratio", default=family.ffn_ratio, low=0)
         default = c.whole(*keys.HIDDEN) * ratio or (0 if c.has("block_configs") else None)
         return Mlp(c.at(i, *names, default=default, low=0), family.gated)

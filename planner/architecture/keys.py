@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 NEUTRAL_FILE = Path(__file__).with_name("neutral_keys.txt")
-HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
+HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model", "dim")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads")
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads", "n_kv_heads", "multi_query_group_num", "num_attention_groups")

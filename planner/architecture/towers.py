@@ -238,6 +238,7 @@ KNOWN: dict[str, Callable[[Config, int], int]] = {
     "glm46v": glm4v,
     "glm4v_moe": glm4v,
     "internvl": internvl,
+    "internvl_chat": internvl,
     "kimi_k25": kimi,
     "kimi_k3": kimi,
     "kimi_vl": kimi,
