@@ -15,7 +15,7 @@ from math import inf
 
 from planner.fleet.clock import Clock
 from planner.fleet.routing import Router, Routing
-from planner.scheduler import MAX_STEPS, Ledger, Replica, Timeline
+from planner.scheduler import MAX_STEPS, OUT_OF_STEPS, Ledger, Replica, Timeline
 from planner.workload import Request, Source
 
 
@@ -239,7 +239,7 @@ def simulate(
             pools.arrive(source.next(), t)
     stopped = ""
     if clock.steps >= max_steps:
-        stopped = f"stopped after {max_steps} steps with requests unfinished"
+        stopped = f"stopped after {max_steps}{OUT_OF_STEPS}requests unfinished"
     elif source.exhausted:
         stopped = f"stopped after {source.sent} requests: retries keep coming"
     elif pools.original:

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.fleet.clock import Clock
 from planner.fleet.routing import Router, Routing
-from planner.scheduler import MAX_STEPS, EngineLog, Ledger, Replica, Timeline
+from planner.scheduler import MAX_STEPS, OUT_OF_STEPS, EngineLog, Ledger, Replica, Timeline
 from planner.units import HOUR_S
 from planner.workload import Request, Source
 
@@ -259,7 +259,7 @@ def simulate(
                 fleet.retire(t)
     stopped = ""
     if fleet.clock.steps >= max_steps:
-        stopped = f"stopped after {max_steps} steps with requests unfinished"
+        stopped = f"stopped after {max_steps}{OUT_OF_STEPS}requests unfinished"
     elif source.exhausted:
         stopped = f"stopped after {source.sent} requests: retries keep coming"
     return fleet.close(stopped)

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.metrics.statistics import t_interval
 from planner.metrics.window import window
-from planner.scheduler import CANCELLED, Timeline
+from planner.scheduler import CANCELLED, UNFINISHED, Timeline
 
 LOST = 0.1
 """Share of requests lost to deadlines above which a system is overloaded whatever its queue looks like."""
@@ -36,16 +36,22 @@ def backlog_growth(timeline: Timeline) -> tuple[float, float]:
 def overloaded(*timelines: Timeline) -> bool:
     """Whether more arrives than can be served, judged from one run or from several.
 
-    Runs that were stopped or that lose one request in ten to deadlines are. Otherwise the backlog must grow along a line: by 5 % of
-    arrivals in a single run, by 2 % on average over replications whose interval stays above zero.
+    Runs that lose one request in ten to deadlines are, or that end with one in ten waiting for ever; in a run that was only cut short
+    by the bound of steps, what is under way then is not lost. Otherwise the backlog must grow along a line: by 5 % of arrivals in a
+    single run, by 2 % on average over replications whose interval stays above zero.
     """
-    if any(t.stopped or (len(t) and np.mean(t.status >= CANCELLED) > LOST) for t in timelines):
+    if any(len(t) and np.mean(_lost(t)) > LOST for t in timelines):
         return True
     growth, fit = zip(*(backlog_growth(t) for t in timelines), strict=True)
     interval = t_interval(growth)
     if interval is None:
         return growth[0] > 0.05 and fit[0] > 0.7
     return interval[0] > 0 and float(np.mean(growth)) > 0.02 and float(np.mean(fit)) > 0.5
+
+
+def _lost(timeline: Timeline) -> np.ndarray:
+    under_way = np.isfinite(timeline.scheduled_s) if timeline.out_of_steps else np.zeros(len(timeline), bool)
+    return (timeline.status == CANCELLED) | ((timeline.status == UNFINISHED) & ~under_way)
 
 
 def binding(timelines: Sequence[Timeline]) -> str:

@@ -32,7 +32,25 @@ class Deployment:
 
 def problems(scenario: Scenario) -> tuple[Problem, ...]:
     """Why the layout is illegal, if it is. A `Deployment` exists only where this holds no error."""
-    return sharding.problems(architecture.of(scenario.model), scenario.parallel, scenario.precision, scenario.hardware)
+    arch = architecture.of(scenario.model)
+    return (*parameter_problems(scenario, arch), *sharding.problems(arch, scenario.parallel, scenario.precision, scenario.hardware))
+
+
+ROUND_FIGURE = 0.1
+"""A published round number of parameters is this close to the counted one."""
+
+
+def parameter_problems(scenario: Scenario, arch: Architecture) -> list[Problem]:
+    """A number of parameters that the configuration does not have: above the textbook level, memory and time are counted layer by layer."""
+    stated, counted = scenario.model.total_params, arch.counted_params
+    if stated is None or scenario.fidelity == "textbook" or abs(stated - counted) <= ROUND_FIGURE * counted:
+        return []
+    message = (
+        f"model.total_params = {stated:,} is not what the configuration of {arch.name} has, {counted:,}; "
+        "at this level memory and step time are counted from its layers"
+    )
+    remedy = "Leave total_params out, paste the config.json of the model that has them, or set fidelity to textbook."
+    return [Problem("parameters_differ", "error", "model.total_params", message, remedy)]
 
 
 def of(scenario: Scenario, scale: float = 1.0) -> Deployment:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from planner.plan.deployment import Deployment
 from planner.plan.load import Loaded
 from planner.plan.steady import Steady, input_tokens
-from planner.plan.system import Deployments, simulated_share
-from planner.problems import Problem
+from planner.plan.system import Deployments, left_out, simulated_share
+from planner.problems import Problem, Severity
 from planner.scenario import Scenario
 from planner.units import GIB, MS
 
@@ -62,6 +62,7 @@ def load_problems(deployments: Deployments, steady: Steady, load: Loaded, scenar
         found.append(Problem("unstable", "warning", "workload.request_rate", message, "Lower the rate or simulate more requests."))
     if run.stopped and not load.overloaded:
         found.append(Problem("stopped", "warning", "workload.num_prompts", f"The simulation {run.stopped}.", "Ask for fewer requests."))
+    found += bounded(load, scenario)
     for timeline in load.timelines[:1]:
         for reason in timeline.reasons[:3]:
             message = f"some requests failed: {reason}"
@@ -76,6 +77,29 @@ def load_problems(deployments: Deployments, steady: Steady, load: Loaded, scenar
     if seen.preemptions > run.requests / 20:
         message = f"the KV cache runs out: {seen.preemptions:,} preemptions over {run.requests:,} requests, each recomputed"
         found.append(Problem("preemptions", "warning", "engine.max_num_seqs", message, "Lower max_num_seqs or give the cache more memory."))
+    return found
+
+
+def bounded(load: Loaded, scenario: Scenario) -> list[Problem]:
+    """What of the traffic lies beyond the bounds of work, and what that means for the figures."""
+    found = []
+    if missing := left_out(scenario, load.timelines[0]):
+        message = (
+            f"a run holds {len(load.timelines[0]):,} of these requests within the bounds of work; the other {missing:,} are not simulated"
+        )
+        severity: Severity = "warning" if scenario.simulation.mode == "benchmark" else "info"
+        found.append(
+            Problem("shortened", severity, "workload.num_prompts", message, "Ask for fewer requests, or raise the bounds of work.")
+        )
+    clients, run = scenario.workload.max_concurrency, load.metrics.simulation
+    held = run.requests / max(1, run.replications) / simulated_share(scenario)
+    rate = load.metrics.throughput.requests_per_s
+    if clients and scenario.workload.request_rate is None and scenario.workload.trace is None and clients > held and rate:
+        message = (
+            f"{clients:,} clients are more than the {held:,.0f} requests of a run, so the percentiles miss most of the wait: "
+            f"at {rate:,.3g} requests/s each client waits about {clients / rate:,.0f} s for its answer"
+        )
+        found.append(Problem("clients_left_out", "warning", "workload.max_concurrency", message, "Fewer clients, or more replicas."))
     return found
 
 

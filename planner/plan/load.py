@@ -131,11 +131,11 @@ def affordable(timelines: list[Timeline], scenario: Scenario) -> bool:
 
 
 def work(timeline: Timeline, scenario: Scenario) -> float:
-    """Work behind a run, in steps: the steps themselves and the bookkeeping of prompts that can share a prefix."""
+    """Work behind a run, in steps: the steps themselves, one for each request, and the bookkeeping of prompts that can share a prefix."""
     traffic, engine = scenario.workload, scenario.engine
     shares = engine.enable_prefix_caching and (traffic.turns > 1 or traffic.shared_prefix_len > 0 or traffic.trace is not None)
     blocks = float(timeline.input_tokens.sum()) / engine.block_size if shares else 0.0
-    return timeline.steps + blocks / bounds.PREFIX_BLOCKS_PER_STEP
+    return timeline.steps + len(timeline) + blocks / bounds.PREFIX_BLOCKS_PER_STEP
 
 
 def whole_fleet(metrics: Metrics, scenario: Scenario) -> Metrics:

@@ -94,12 +94,28 @@ def decode_shape(deployment: Deployment, batch: int) -> StepShape:
     )
 
 
-def prefill_shapes(scenario: Scenario, prompt: int) -> list[StepShape]:
-    """The steps that one prompt takes alone, nothing cached."""
-    budget = scenario.engine.max_num_batched_tokens if scenario.engine.enable_chunked_prefill else prompt
-    starts = range(0, prompt, max(1, budget))
-    sizes = [min(budget, prompt - start) for start in starts]
-    return [StepShape(chunks=((size, start),), logit_rows=int(start + size >= prompt)) for size, start in zip(sizes, starts, strict=True)]
+MOST_CHUNKS = 200
+"""Chunks of one prompt that are priced one by one."""
+
+
+def prefill_steps(scenario: Scenario, prompt: int) -> list[tuple[float, StepShape]]:
+    """The steps that one prompt takes alone, nothing cached, and how many of each.
+
+    Of more than MOST_CHUNKS equal chunks, evenly spaced ones stand for their neighbours: a chunk's time rises in a straight
+    line with what it attends to.
+    """
+    budget = min(prompt, scenario.engine.max_num_batched_tokens if scenario.engine.enable_chunked_prefill else prompt)
+    last = (prompt - 1) // budget * budget
+    steps = [(1.0, StepShape(chunks=((prompt - last, last),), logit_rows=1))]
+    whole = last // budget
+    priced = min(whole, MOST_CHUNKS)
+    middles = [(2 * i + 1) * whole // (2 * priced) for i in range(priced)] if whole > priced else range(whole)
+    return [*((whole / priced, StepShape(chunks=((budget, i * budget),))) for i in middles), *steps]
+
+
+def prefill_alone_s(deployment: Deployment, prompt: int) -> float:
+    """Time of one prompt alone on an idle replica, nothing cached."""
+    return sum(count * deployment.step_time(shape) for count, shape in prefill_steps(deployment.scenario, prompt))
 
 
 def prefill_rate(deployment: Deployment, prompt: int) -> float:
@@ -108,8 +124,7 @@ def prefill_rate(deployment: Deployment, prompt: int) -> float:
     if per_step > 1:
         step = StepShape(chunks=((prompt, 0),) * per_step, logit_rows=per_step)
         return per_step * prompt / deployment.step_time(step)
-    seconds = sum(deployment.step_time(shape) for shape in prefill_shapes(deployment.scenario, prompt))
-    return prompt / seconds
+    return prompt / prefill_alone_s(deployment, prompt)
 
 
 def steady(deployments: tuple[Deployment, ...], replicas: int, usd_per_hour: tuple[float, ...] | None) -> Steady:
@@ -123,10 +138,10 @@ def steady(deployments: tuple[Deployment, ...], replicas: int, usd_per_hour: tup
     batch = plan_batch(deployment, replicas) if m.fits else 0
     prompt = max(1, round(input_tokens(s)))
     rate = prefill_rate(prefill, prompt)
-    alone = prefill_shapes(prefill.scenario, prompt)
+    alone = prefill_steps(prefill.scenario, prompt)
     shape = decode_shape(deployment, max(1, batch))
     decode_terms = step.explain(shape)
-    prefill_terms = [term for part in alone[:1] for term in prefill.step_time.explain(part)]
+    prefill_terms = [term for _, part in alone[:1] for term in prefill.step_time.explain(part)]
     sizes = sorted({*TABLE_BATCHES, *([batch, m.cache_limited_batch] if m.fits else [])} - {0})
     kv_bytes = m.sequence_bytes_per_gpu * s.parallel.tensor_parallel_size * s.parallel.pipeline_parallel_size
     return Steady(
@@ -136,7 +151,7 @@ def steady(deployments: tuple[Deployment, ...], replicas: int, usd_per_hour: tup
         decode_bound=_bound(decode_terms),
         decode_step_batch1_s=step(decode_shape(deployment, 1)),
         prefill_tokens_per_s=rate,
-        prefill_s=sum(prefill.step_time(part) for part in alone),
+        prefill_s=prefill_alone_s(prefill, prompt),
         arithmetic_batch1_s=1 / rate,
         compute_bound_batch=step.compute_bound_batch(),
         terms=(*decode_terms, *prefill_terms),

@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from planner import bounds, traces, workload
 from planner.kv_cache import KvCache, tiers_of
 from planner.plan.deployment import Deployment
@@ -70,20 +72,21 @@ def _count(replicas: int, share: float) -> int:
 
 def _source(deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float, share: float) -> workload.Source:
     traffic, engine = scenario.workload, deployments[0].scenario.engine
-    prompts = traffic.num_prompts
-    if scenario.simulation.mode == "planning":
-        prompts = max(prompts * _count(most_replicas(scenario), share), _enough(deployments, scenario, rate_scale))
-    requests = workload.requests(
-        traffic.model_copy(update={"num_prompts": min(prompts, scenario.simulation.max_requests)}),
-        seed,
-        rate_scale,
-        deployments[-1].profile.acceptance_rates,
-        trace_of(scenario),
-    )
     clients = None if traffic.max_concurrency is None else max(1, round(traffic.max_concurrency * share))
+    prompts = min(
+        _prompts(deployments, scenario, rate_scale, share, clients), bounds.MOST_REQUESTS_PER_RUN, scenario.simulation.max_requests
+    )
+    rates, trace = deployments[-1].profile.acceptance_rates, trace_of(scenario)
+    requests = workload.requests(traffic.model_copy(update={"num_prompts": prompts}), seed, rate_scale, rates, trace)
+    block_size = engine.block_size if engine.enable_prefix_caching else 0
+    longest = deployments[0].memory.max_model_len
+    affordable = keyed_requests(requests, block_size, longest)
+    if affordable < len(requests):
+        requests = workload.requests(traffic.model_copy(update={"num_prompts": affordable}), seed, rate_scale, rates, trace)
     return workload.Source(
         requests,
-        block_size=engine.block_size if engine.enable_prefix_caching else 0,
+        block_size=block_size,
+        longest_keyed=longest,
         max_concurrency=clients,
         priority_classes=traffic.priority_classes,
         deadline_s=traffic.deadline_s,
@@ -92,19 +95,46 @@ def _source(deployments: Deployments, scenario: Scenario, seed: int, rate_scale:
     )
 
 
+def _prompts(deployments: Deployments, scenario: Scenario, rate_scale: float, share: float, clients: int | None) -> int:
+    """Requests that a run should have: what a benchmark client sends, or enough for a steady state."""
+    prompts = scenario.workload.num_prompts
+    if scenario.simulation.mode == "benchmark":
+        return prompts
+    return max(prompts * _count(most_replicas(scenario), share), _enough(deployments, scenario, rate_scale, clients))
+
+
+def keyed_requests(requests: workload.Requests, block_size: int, longest: int | None) -> int:
+    """How many of the requests can be looked up in a prefix cache within the bound of work; at least one, all where nothing is shared."""
+    if not block_size or not requests.shares_content:
+        return len(requests)
+    tokens = np.minimum(requests.input_tokens + requests.output_tokens, np.iinfo(np.int64).max if longest is None else longest)
+    return max(1, int(np.searchsorted((tokens // block_size).cumsum(), bounds.MAX_KEYED_BLOCKS_PER_RUN, side="right")))
+
+
 RESIDENCES = 5
 """A planning run lasts at least this many times what a request takes at the plan's batch, or it ends before it has warmed up."""
 
 
-def _enough(deployments: Deployments, scenario: Scenario, rate_scale: float) -> int:
-    """Requests that an open loop sends in RESIDENCES residence times, within the bounds of work."""
+def _enough(deployments: Deployments, scenario: Scenario, rate_scale: float, clients: int | None) -> int:
+    """Requests that an open loop sends in RESIDENCES residence times, or RESIDENCES for each client of a closed one, within the bounds."""
     rate = scenario.workload.request_rate
-    if not rate or scenario.workload.trace is not None:
+    if scenario.workload.trace is not None:
         return 0
+    if not rate:
+        return min(RESIDENCES * (clients or 0), bounds.MAX_REQUESTS_PER_RUN)
     decode = deployments[-1]
     step_s = decode.step_time(decode_shape(decode, max(1, plan_batch(decode, 1))))
     residence_s = output_tokens(scenario) / decode.profile.acceptance_length * step_s
     return min(math.ceil(rate * rate_scale * RESIDENCES * residence_s), bounds.MAX_REQUESTS_PER_RUN)
+
+
+def left_out(scenario: Scenario, timeline: Timeline) -> int:
+    """Requests that the scenario asks for in one run and that the bounds of work leave out."""
+    trace = trace_of(scenario)
+    asked = min(
+        scenario.workload.num_prompts, scenario.simulation.max_requests, scenario.workload.num_prompts if trace is None else len(trace)
+    )
+    return 0 if timeline.stopped else max(0, asked - len(timeline))
 
 
 def trace_of(scenario: Scenario) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from planner.scheduler.replica import Replica
-from planner.scheduler.timeline import Ledger, Timeline
+from planner.scheduler.timeline import OUT_OF_STEPS, Ledger, Timeline
 from planner.workload import Source
 
 MAX_STEPS = 5_000_000
@@ -31,7 +31,7 @@ def simulate(source: Source, replica: Replica, max_steps: int = MAX_STEPS) -> Ti
         ledger.add(request)
     stopped = ""
     if replica.steps >= max_steps:
-        stopped = f"stopped after {max_steps} steps with {len(left)} requests unfinished"
+        stopped = f"stopped after {max_steps}{OUT_OF_STEPS}{len(left)} requests unfinished"
     elif source.exhausted:
         stopped = f"stopped after {source.sent} requests: retries keep coming"
     return ledger.timeline([replica.log()], stopped)

@@ -13,6 +13,8 @@ from planner.workload import Request
 
 STATUSES = ("finished", "failed", "cancelled", "unfinished")
 FINISHED, FAILED, CANCELLED, UNFINISHED = range(4)
+OUT_OF_STEPS = " steps with "
+"""In `stopped` where the bound of steps ended a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,11 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    @property
+    def out_of_steps(self) -> bool:
+        """Whether the bound of steps ended it."""
+        return OUT_OF_STEPS in self.stopped
 
     def only(self, which: np.ndarray) -> Timeline:
         """The rows of some requests, say of one priority class, beside the same engines."""

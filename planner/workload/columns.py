@@ -60,9 +60,11 @@ class Requests:
         """Whether any two prompts can begin alike."""
         return self.shared_tokens > 0 or self.hash_ids is not None or len(self.session_start_s) < len(self)
 
-    def keys(self, row: int, session: int, block_size: int) -> Sequence[int]:
-        """Content keys of the full KV blocks of a row: shared prefix, session, or the trace's own ids."""
+    def keys(self, row: int, session: int, block_size: int, longest: int | None = None) -> Sequence[int]:
+        """Content keys of the full KV blocks of a row: shared prefix, session, or the trace's own ids; none beyond `longest` tokens."""
         prompt, output = int(self.input_tokens[row]), int(self.output_tokens[row])
+        if longest is not None:
+            prompt, output = min(prompt, longest), min(output, max(1, longest - prompt + 1))
         if self.hash_ids is not None:
             return trace_keys(self.hash_ids[row], self.hash_tokens, block_size, prompt)
         # Thinking is dropped from the history, so the KV behind it serves no later turn.

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.problems import InputError
 from planner.scenario import Lengths, PriorityClass
+from planner.scenario.base import LONGEST_TOKENS
 
 ARRIVALS, INPUTS, OUTPUTS, PREFIXES, CLASSES, THINKING, ACCEPTANCE, RETRIES, WINDOW = range(9)
 """Random streams; each draw has its own, so adding one never shifts another."""
@@ -36,8 +37,7 @@ def draw_lengths(rng: np.random.Generator, length: float | Lengths, n: int) -> n
         drawn = np.interp(rng.random(n), probability, tokens)
     else:
         drawn = rng.choice(np.asarray(length.values, dtype=float), n)
-    if length.max is not None:
-        drawn = np.minimum(drawn, length.max)
+    drawn = np.minimum(drawn, LONGEST_TOKENS if length.max is None else length.max)
     return np.maximum(1, np.rint(drawn)).astype(np.int64)
 
 

@@ -29,13 +29,18 @@ class Source:
         retry_rate: float = 0.0,
         seed: int = 0,
         max_requests: int | None = None,
+        longest_keyed: int | None = None,
     ) -> None:
-        """`block_size` 0 gives requests no content keys (no prefix cache). At most `max_requests` are ever sent."""
+        """`block_size` 0 gives requests no content keys (no prefix cache). At most `max_requests` are ever sent.
+
+        No keys name what lies beyond `longest_keyed` tokens of a request: the engine refuses or cuts it there.
+        """
         self.requests = requests
         self.sent = 0
         self.exhausted = False
         """Whether `max_requests` cut the traffic short."""
         self._block_size = block_size if requests.shares_content else 0
+        self._longest_keyed = longest_keyed
         self._clients = max_concurrency or len(requests)
         self._priorities = [c.priority for c in priority_classes] or [0]
         self._patience_s = math.inf if deadline_s is None else deadline_s
@@ -110,7 +115,7 @@ class Source:
             thinking_tokens=self._thinking[row],
             priority=self._priorities[priority_class],
             priority_class=priority_class,
-            keys=self.requests.keys(row, session, self._block_size) if self._block_size else (),
+            keys=self.requests.keys(row, session, self._block_size, self._longest_keyed) if self._block_size else (),
             session=session,
             row=row,
             deadline_s=arrival_s + self._patience_s,
