@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from planner.architecture import Architecture
 from planner.hardware import Gpu
 from planner.memory import blocks, drafting, reserves
+from planner.memory.layers import layers
 from planner.memory.lengths import final_length, model_len, prefix_copies
 from planner.memory.model import MemoryPlan, OffloadTier, Term
 from planner.memory.remedies import remedies
@@ -19,10 +20,8 @@ from planner.units import GB, GIB
 
 def plan(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
     """Memory of one replica of `scenario`. Not fitting is a result: `fits` is False, the pool may be negative, `remedies` help."""
-    found = budget(arch, shard, gpu, scenario)
-    if found.fits:
-        return found
-    return replace(found, remedies=remedies(arch, gpu, scenario, found, budget))
+    found = replace(budget(arch, shard, gpu, scenario), layers=layers(arch, shard))
+    return found if found.fits else replace(found, remedies=remedies(arch, gpu, scenario, found, budget))
 
 
 def budget(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:

@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from planner.architecture import Architecture, Layer
+from planner.memory.model import LayerRow
 from planner.sharding import Shard
-
-
-@dataclass(frozen=True, slots=True)
-class LayerRow:
-    """One group of equal layers."""
-
-    layers: str
-    """Positions, e.g. 0–2 or 3, 7, 11 …"""
-    count: int
-    kind: str
-    """full, window, chunk, mla, compressed, recurrent, shared or none."""
-    mixer: str
-    """Attention or recurrent part in words."""
-    mlp: str
-    params_each: int
-    active_params_each: int
-    weight_bytes_per_gpu_each: float
-    kv_bytes_per_token_each: float
-    """Whole model, one copy, 16-bit; inside the window for windowed layers."""
-    state_bytes_each: float
-    """Fixed state of one sequence."""
 
 
 def layers(arch: Architecture, shard: Shard) -> tuple[LayerRow, ...]:

@@ -51,6 +51,27 @@ class OffloadTier:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerRow:
+    """One group of equal layers."""
+
+    layers: str
+    """Positions, e.g. 0–2 or 3, 7, 11 …"""
+    count: int
+    kind: str
+    """full, window, chunk, mla, compressed, recurrent, shared or none."""
+    mixer: str
+    """Attention or recurrent part in words."""
+    mlp: str
+    params_each: int
+    active_params_each: int
+    weight_bytes_per_gpu_each: float
+    kv_bytes_per_token_each: float
+    """Whole model, one copy, 16-bit; inside the window for windowed layers."""
+    state_bytes_each: float
+    """Fixed state of one sequence."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Memory of one replica. Bytes are of its worst GPU, tokens and sequences of the whole replica."""
 
@@ -95,3 +116,5 @@ class MemoryPlan:
     """The lines that vLLM prints at start-up for one DP rank."""
     offload: tuple[OffloadTier, ...] = ()
     """Slower tiers of the prefix cache."""
+    layers: tuple[LayerRow, ...] = ()
+    """The model layer by layer, a row per group of equal layers."""

@@ -28,6 +28,29 @@ def memory(plan: Json) -> None:
     terms = plan["memory"].get("terms") or []
     lines = [(f"{t['name']}: {gigabytes(t['bytes'])}", t["formula"], t["source"]) for t in terms]
     components.explain("Memory of one GPU", lines)
+    layers(plan)
+
+
+def layers(plan: Json) -> None:
+    """The model layer by layer: what each group of equal layers weighs and caches."""
+    rows = [
+        {
+            "layers": r["layers"],
+            "count": r["count"],
+            "cache": r["kind"],
+            "mixer": r["mixer"],
+            "MLP": r["mlp"],
+            "parameters each": compact(r["params_each"]),
+            "active each": compact(r["active_params_each"]),
+            "weights each, per GPU": gigabytes(r["weight_bytes_per_gpu_each"]),
+            "16-bit cache each, bytes a token": compact(r["kv_bytes_per_token_each"]),
+            "state each, bytes a sequence": compact(r["state_bytes_each"]),
+        }
+        for r in plan["memory"].get("layers") or []
+    ]
+    if rows:
+        with st.expander("The model, layer by layer", icon=":material/layers:"):
+            components.table(rows, "Groups of equal layers with their mixer, MLP, parameters, weights and cache")
 
 
 def step_lines(plan: Json, scenario: Scenario) -> list[Line]:
