@@ -163,6 +163,20 @@ def test_a_shared_prefix_is_held_once_per_group():
     assert many.cache_limited_batch == (alone.blocks - 50 * 192) // 80
 
 
+def test_a_window_borrows_from_the_prefix_only_as_far_as_it_reaches():
+    pool = blocks.BlockPool(1000, (blocks.Group(blocks.Kind(10, 1.0, window=1024), 1, 16),), 1.0, 16)
+    assert pool.prefix_blocks(4096) == 64
+    assert pool.borrowed_blocks(8192, 4096) == 0
+    assert pool.borrowed_blocks(4608, 4096) == 32
+    assert pool.borrowed_blocks(4096, 4096) == 64
+
+
+def test_only_vllm_insists_that_the_longest_sequence_fits():
+    asked = {"model": {"name": "llama-4-scout"}, "precision": {"weights": "fp8"}, "parallel": {"tensor_parallel_size": 4}}
+    assert not budget(**asked).fits
+    assert budget(**asked, engine={"name": "sglang", "version": "0.5"}).fits
+
+
 def test_contiguous_allocation_reserves_the_longest_sequence():
     plan = budget(model={"name": "llama-3.1-8b"}, engine={"kv_allocation": "contiguous", "max_model_len": 8192})
     assert plan.cache_limited_batch == plan.blocks // 512

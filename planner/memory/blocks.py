@@ -74,9 +74,15 @@ class BlockPool:
     def sequence_blocks(self, tokens: float, engine: Engine, admitting: bool = False) -> int:
         return sum(g.blocks(tokens, engine, admitting) for g in self.groups)
 
-    def prefix_blocks(self, tokens: float, engine: Engine) -> int:
-        """Whole blocks that a shared prefix holds once for all its sequences; windows are shared as far as they reach."""
-        return sum(g.tables * int(min(tokens, g.kind.window or tokens) // g.block_tokens) for g in self.groups if g.block_tokens)
+    def prefix_blocks(self, prefix: float) -> int:
+        """Whole blocks that one shared prefix holds; in windowed layers those of its last window."""
+        return sum(g.tables * int(min(prefix, g.kind.window or prefix) // g.block_tokens) for g in self.groups if g.block_tokens)
+
+    def borrowed_blocks(self, tokens: float, prefix: float) -> int:
+        """Blocks that a sequence of `tokens` takes from its prefix instead of its own: a window reaches back only so far."""
+        own = tokens - prefix
+        reach = ((g, min(prefix, max(0.0, (g.kind.window or tokens) - own))) for g in self.groups if g.block_tokens)
+        return sum(g.tables * int(back // g.block_tokens) for g, back in reach)
 
     def concurrency(self, max_model_len: int, engine: Engine) -> float:
         """Sequences of max_model_len at once: `Maximum concurrency`."""

@@ -119,9 +119,11 @@ def _rank(arch: Architecture, shard: Shard, stage: Stage, share: float, max_len:
     if e.kv_allocation == "contiguous":
         own, shared = pool.sequence_blocks(max_len, e), 0
     else:
-        prefix_blocks = pool.prefix_blocks(prefix, e)
-        own, shared = max(1, pool.sequence_blocks(length, e) - prefix_blocks), prefix_blocks * prefix_copies(scenario)
-    return _Rank(stage, weights, drafter, kept, pool_bytes, pool, own, shared, pool.sequence_blocks(max_len, e, admitting=True))
+        own = max(1, pool.sequence_blocks(length, e) - pool.borrowed_blocks(length, prefix))
+        shared = pool.prefix_blocks(prefix) * prefix_copies(scenario)
+    # vLLM refuses to start when one sequence of max_model_len does not fit; the others only cap what they accept
+    longest = pool.sequence_blocks(max_len, e, admitting=True) if e.name == "vllm" else 0
+    return _Rank(stage, weights, drafter, kept, pool_bytes, pool, own, shared, longest)
 
 
 def _terms(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario, share: float, r: _Rank) -> tuple[Term, ...]:
