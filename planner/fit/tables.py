@@ -33,9 +33,12 @@ DTYPES = {
     "w4a16_mxfp4": "mxfp4",
     "w4a8_mxfp4_mxfp8": "mxfp4_fp8",
 }
-VERSIONS = {("gemm", "vllm", "fp8_block"): "0.19.0"}
-"""Tables that are passed over for an older one: vLLM 0.24's block-FP8 collection spends 70 µs a call in a set-up path
-that serving does not take."""
+VERSIONS = {
+    ("gemm", "vllm", "fp8_block"): ("0.19.0", tuple(GPUS.values())),
+    ("moe", "vllm", "fp8"): ("0.19.0", ("h100-sxm", "h200-sxm")),
+}
+"""Tables that are passed over for an older one: vLLM 0.24's block-FP8 products spend 70 µs a call in a set-up path that serving
+does not take, and its FP8 experts on Hopper ran a back end five times slower than the one before and after."""
 PASSED_OVER = {("mla_decode", "vllm"), ("mla_prefill", "vllm")}
 """Tables of vLLM 0.14 that time the operator with its Python set-up (145 to 300 µs a call); a captured graph does not pay that."""
 MIN_ROWS = 40
@@ -50,6 +53,7 @@ FILES = {
     "moe": "moe/{engine}/{version}/moe_perf.parquet",
     "mla_decode": "mla/{engine}/{version}/generation_mla_perf.parquet",
     "mla_prefill": "mla/{engine}/{version}/context_mla_perf.parquet",
+    "all_to_all": "comm/{engine}/{version}/wideep_deepep_ll_perf.parquet",
     "recurrent": "linear_attention/{engine}/{version}/gdn_perf.parquet",
 }
 CSVS = {
@@ -96,7 +100,8 @@ def _database(root: Path, kernel: str) -> Iterator[tuple[Key, Columns]]:
                     version = path.parent.name
                     if kernel == "gemm" and extra["dtype"] == "fp8":
                         rows = _static_scales(root / folder, engine, version, rows)
-                    wanted = VERSIONS.get((kernel, engine, extra.get("dtype", "")))
+                    wanted, where = VERSIONS.get((kernel, engine, extra.get("dtype", "")), (None, ()))
+                    wanted = wanted if gpu in where else None
                     if tuple(extra.values()) in seen or (len(rows) < MIN_ROWS and kernel != "all_reduce") or wanted not in (None, version):
                         continue
                     seen.add(tuple(extra.values()))
@@ -187,12 +192,13 @@ def _deepep(root: Path) -> Iterator[tuple[Key, Columns]]:
     import pandas as pd
 
     for folder, gpu in GPUS.items():
-        for path in _newest_first(root / folder, "all_reduce", "sglang"):
-            table = path.parent / "wideep_deepep_ll_perf.parquet"
-            if table.exists():
-                rows = pd.read_parquet(table)
+        seen: set[int] = set()
+        for path in _newest_first(root / folder, "all_to_all", "sglang"):
+            rows = pd.read_parquet(path)
+            rows = rows[~rows.node_num.isin(seen)]
+            if len(rows):
                 yield from _all_to_all(gpu, path.parent.name, {c: rows[c].to_numpy() for c in rows.columns})
-                break
+            seen |= set(rows.node_num)
 
 
 def _all_to_all(gpu: str, version: str, rows: Columns) -> Iterator[tuple[Key, Columns]]:
@@ -215,7 +221,12 @@ def _csv(path: Path, kernel: str) -> Iterator[tuple[Key, Columns]]:
 
     with path.open(encoding="utf-8") as file:
         records = list(csv.DictReader(file))
-    names = RENAME | {"inter_size": "inter", "moe_tp_size": "tp", "tp": "ranks", "isl": "prompt", "kv_cache_dtype": "kv", "step": "context"}
+    names = (
+        {}
+        if kernel == "all_to_all"
+        else RENAME
+        | {"inter_size": "inter", "moe_tp_size": "tp", "tp": "ranks", "isl": "prompt", "kv_cache_dtype": "kv", "step": "context"}
+    )
     groups: dict[tuple, list[dict]] = {}
     for record in records:
         row = {names.get(name, name): value for name, value in record.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +41,7 @@ def stage_terms(stage: Stage, shard: Shard, scenario: Scenario, c: Constants, bl
         terms.append(all_reduce(shard, reduces, scenario, c))
     exchanges = sum(layer.count for layer in stage.layers if layer.all_to_alls)
     if exchanges:
-        terms.append(all_to_all(shard, exchanges, next(x for x in stage.layers if x.all_to_alls), c))
+        terms.append(all_to_all(shard, exchanges, next(x for x in stage.layers if x.all_to_alls), scenario, c))
     return terms
 
 
@@ -115,7 +116,7 @@ def all_reduce(shard: Shard, count: int, scenario: Scenario, c: Constants) -> To
     return lambda tokens, _all, _verifying: [("all-reduce", count * time(tokens * each), "link")]
 
 
-def all_to_all(shard: Shard, layers: int, layer: ShardLayer, c: Constants) -> TokenTerm:
+def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario, c: Constants) -> TokenTerm:
     """Dispatch and combine of tokens × top_k × hidden between data-parallel ranks that share the experts."""
     assert layer.moe is not None
     group = shard.ep_group
@@ -124,12 +125,10 @@ def all_to_all(shard: Shard, layers: int, layer: ShardLayer, c: Constants) -> To
     if c.ideal:
         wire = 3 * away * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
         return lambda tokens, _all, _verifying: [("all-to-all", layers * tokens * wire, "link")]
-    row = c.row("all_to_all", None, nodes=1)
-    a = kernels.document()["assumed"]
-    constant = (row["dispatch_us"] + row["combine_us"] + (2 * a["network_us"] if group.inter_node else 0.0)) * US
+    nodes = math.ceil(group.size / scenario.hardware.gpus_per_node) if group.inter_node else 1
+    row = c.row("all_to_all", None, nodes=next(n for n in (1, 2, 4, 8) if n >= nodes or n == 8))
+    constant = (row["dispatch_us"] + row["combine_us"]) * US
     each = hidden * (row["dispatch_us_per_million"] + row["combine_us_per_million"]) / 1e6 * US
-    if group.inter_node:
-        each = max(each, 3 * away * hidden / (group.link_bytes_s * a["network_share"]))
     return lambda tokens, _all, _verifying: [("all-to-all", layers * (constant + tokens * each), "link")]
 
 
