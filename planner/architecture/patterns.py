@@ -133,6 +133,7 @@ def expert_layers(c: Config, layers: int) -> list[bool]:
     experts = c.get(*keys.EXPERTS)
     if not experts or experts == 1 or c.get("enable_moe_block") is False:
         return [False] * layers
+    c.get("mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace")  # read below, unless a list says it layer by layer
     types = c.items("mlp_layer_types")
     if types is not None and len(types) >= layers:
         return ["sparse" in str(types[i]) or "moe" in str(types[i]) for i in every]

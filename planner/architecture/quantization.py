@@ -113,7 +113,7 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
         () if base else _texts(found, "ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules")
     )
     rules = tuple(dict.fromkeys([*(_rule(p, s) for p, s in listed), *(_rule(p, "") for p in ignored)]))
-    block = found.get("weight_block_size")
+    block = found.get("weight_block_size") or _block(found)
     summary = Quantization(
         method,
         weights,
@@ -206,6 +206,13 @@ def _texts(found: Mapping[str, Any], *names: str) -> Iterable[str]:
             yield from (str(v) for v in value if not ELSEWHERE.search(str(v)))
 
 
+def _block(found: Mapping[str, Any]) -> Any:
+    """compressed-tensors says the block of its block-wise groups inside their weights."""
+    groups = found.get("config_groups")
+    parts = [g.get("weights") for g in groups.values() if isinstance(g, Mapping)] if isinstance(groups, Mapping) else []
+    return next((w.get("block_structure") for w in parts if isinstance(w, Mapping) and w.get("block_structure")), None)
+
+
 def _kv(found: Mapping[str, Any]) -> str:
     text = str(found.get("kv_cache_quant_algo") or found.get("kv_cache_scheme") or "")
     return "fp8" if "FP8" in text.upper() or "'num_bits': 8" in text else ""
@@ -233,12 +240,25 @@ def _matches(rule: Rule, tensor: Tensor, layer: int | None) -> bool:
             pattern = re.compile(module)
         except re.error:
             return False
-        return any(pattern.match(f"model.layers.{layer}.{n}" if layer is not None else n) for n in names)
+        return any(pattern.match(f"model.layers.{layer}.{n}" if layer is not None else n) for n in _spellings(tensor))
     if "*" in module:
         return any(fnmatch.fnmatchcase(n, module) or fnmatch.fnmatchcase(f".{n}.", module) for n in names)
     if module in ("head", "lm_head") or module.endswith(".lm_head"):
         return tensor.role == "lm_head"
     return any(n == module or n.startswith(module + ".") or _same_leaf(n, module) for n in names)
+
+
+def _spellings(tensor: Tensor) -> list[str]:
+    """Names that families give the same module, for regular expressions, which are written against the checkpoint's own."""
+    names = [tensor.name]
+    if tensor.role == "expert":
+        leaf = "down_proj" if "down" in tensor.name else "gate_proj"
+        names += [f"mlp.experts.0.{leaf}", f"block_sparse_moe.experts.0.{'w2' if 'down' in leaf else 'w1'}"]
+    if tensor.role == "shared_expert":
+        names.append(tensor.name.replace("shared_experts", "shared_expert"))
+    if tensor.role == "recurrent":
+        names += [tensor.name.replace("mixer", module) for module in ("linear_attn", "mamba", "self_attn")]
+    return names + [n.replace("mlp.", f"{module}.") for n in names if n.startswith("mlp.") for module in ("ffn", "feed_forward", "block_sparse_moe")]
 
 
 def _same_leaf(name: str, module: str) -> bool:
