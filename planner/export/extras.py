@@ -14,7 +14,7 @@ from typing import Any
 from planner import demand
 from planner.economics.sensitivity import Case, scaled_length, tornado
 from planner.problems import InputError
-from planner.scenario import Calibration, Scenario
+from planner.scenario import Calibration, Scenario, mean_length
 
 REQUEST_COLUMNS = (
     "arrival_s",
@@ -31,8 +31,12 @@ REQUEST_COLUMNS = (
 LOAD_SHARES = (0.5, 0.8, 1.0, 1.2)
 SWING = 0.2
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
-MOST_PROMPTS = 400
+MOST_WORK_OF_LEVERS, MOST_WORK_OF_SIZING = 100_000, 60_000
+"""Work of one run (see `work`) beyond which a document does without twenty more of it, or without the fleet search's hundred."""
+LEAST_PROMPTS, MOST_PROMPTS = 100, 400
 """Requests of one what-if run: enough to rank levers, few enough to ask for twenty of them."""
+WHAT_IF_TOKENS, PROMPT_TOKENS_OF_A_STEP = 60_000, 100
+"""Output tokens of one what-if run, and prompt tokens that cost the simulation about as much as one output token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +188,23 @@ def extras(scenario: Scenario, plan: Mapping[str, Any] | None = None, ask: Ask |
         return lambda changed: _in_proportion(plan, base, _priced_like(plan, ask(changed), peak))
 
     small = _smaller(scenario)
-    whole = asker(ask(scenario))
-    part = asker(ask(small)) if small != scenario else whole
+    first = ask(small)
+    part, effort = asker(first), work(first)
     busiest = at_load(small, peak)
     base = at_plan if peak == 1.0 else outcome("Base", "busiest hour", busiest, part(busiest))
     return Extras(
-        load_points=load_points(scenario, whole),
-        failures=failures(at_load(scenario, peak), whole),
-        levers=levers(busiest, base, part),
-        cases=cases(busiest, base, part),
-        resized=resized(small),
+        load_points=load_points(small, part),
+        failures=failures(busiest, part),
+        levers=levers(busiest, base, part) if effort <= MOST_WORK_OF_LEVERS else (),
+        cases=cases(busiest, base, part) if effort <= MOST_WORK_OF_LEVERS else (),
+        resized=resized(small) if effort <= MOST_WORK_OF_SIZING else (),
     )
+
+
+def work(plan: Mapping[str, Any]) -> int:
+    """Steps and requests of a plan's simulation: what asking for it again costs, the same on every machine."""
+    simulation = plan.get("simulation") or {}
+    return int(simulation.get("steps") or 0) + int(simulation.get("requests") or 0)
 
 
 def resized(scenario: Scenario) -> tuple[Resized, ...]:
@@ -467,8 +477,11 @@ def _fields(row: Outcome) -> dict[str, Any]:
 
 
 def _smaller(scenario: Scenario) -> Scenario:
-    prompts = min(MOST_PROMPTS, scenario.workload.num_prompts)
-    return _with(scenario, "workload", num_prompts=prompts)
+    """Fewer requests for a what-if: long answers and long prompts are simulated by the step, so they get fewer still."""
+    w = scenario.workload
+    tokens = max(1.0, mean_length(w.output_len) + mean_length(w.input_len) / PROMPT_TOKENS_OF_A_STEP) * w.turns
+    prompts = max(LEAST_PROMPTS, min(MOST_PROMPTS, round(WHAT_IF_TOKENS / tokens)), 2 * (w.max_concurrency or 0))
+    return _with(scenario, "workload", num_prompts=min(prompts, w.num_prompts))
 
 
 def _with(scenario: Scenario, section: str, **changes: Any) -> Scenario:

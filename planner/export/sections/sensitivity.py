@@ -20,7 +20,11 @@ def sensitivity(s: Subject) -> Section:
     if not s.fits or s.errors:
         return Section(8, "Sensitivity", (missing("Sensitivity", "the plan cannot run as asked"),))
     if not s.extras.levers:
-        return Section(8, "Sensitivity", (missing("Sensitivity", "no other inputs were simulated for it"), _heat(s)))
+        return Section(
+            8,
+            "Sensitivity",
+            (missing("Sensitivity", "other inputs were not simulated for it (one run takes too long, or they were left out)"), _heat(s)),
+        )
     blocks: list[Block] = [_levers(s), *_tornado(s), *_resized(s), Text(_flips(s)), _cases(s), _heat(s)]
     return Section(8, "Sensitivity", tuple(blocks))
 
@@ -80,7 +84,7 @@ def _tornado(s: Subject) -> list[Block]:
 def _resized(s: Subject) -> list[Block]:
     bars = s.extras.resized
     if not bars:
-        return [missing("Bill of a fleet sized again", "the load is no rate of requests, or the plan has two pools")]
+        return [missing("Bill of a fleet sized again", "the load is no rate of requests, or sizing it many times takes too long")]
     rows = []
     for b in bars:
         for change, replicas, own, api in (
