@@ -390,3 +390,34 @@ def test_sheet_names_fit_excel(made):
     for section in made[2].sections:
         assert len(f"{section.number} {section.title}"[:31]) <= 31
     assert len(sheets.JSON_SHEET) <= 31
+
+
+def test_bands_and_nearest_measurements_stand_beside_the_figures(made):
+    answer, extras, _ = made
+    ttft, usd = answer["latency"]["ttft_s"]["mean"], answer["cost"]["usd_per_mtok_output"]
+    measured = {"model": "llama-3.1-8b", "gpus": 1, "gpu": "h100-sxm", "engine": "vllm", "load": "rate 4", "metric": "tpot"}
+    confidence = {
+        "grade": "A",
+        "fidelity": "calibrated",
+        "bands": {"ttft": [ttft / 2, ttft * 2], "usd": [usd * 0.8, usd * 1.3]},
+        "one_sided": {"ttft": "at least"},
+        "nearest_measured": [measured | {"measured": 0.010, "predicted": 0.009, "error": -0.1, "source": "a log", "date": "2026-08-01"}],
+    }
+    found = {t.slug: t for t in export.document({**answer, "confidence": confidence}, extras).tables()}
+    assert [c.text for c in found["bands"].rows[0]][3] == "the point is a bound: at least"
+    assert [c.text for c in found["nearest"].rows[0]][2:5] == ["10.0 ms", "9.00 ms", "−10.0%"]
+    detail = {row[0].text: row[2].text for row in found["decision"].rows}
+    assert "with the model's error" in detail["Time to first token, p95"]
+    assert figures.show(usd * 1.3, "usd") in detail["Cost per million tokens"]
+    assert {row[6].text for row in found["acceptance"].rows if row[2].text.startswith("TTFT")} <= {
+        "the plan's band",
+        "up to the promise, tighter than the band",
+    }
+
+
+def test_a_full_fleet_is_not_given_a_clean_bill(made):
+    answer, extras, _ = made
+    full = {**answer, "throughput": {**answer["throughput"], "utilization": 0.6}}
+    verdict = export.document(full, extras).sections[0].blocks[0]
+    assert verdict.tone == "warning"
+    assert "close to saturation" in verdict.text

@@ -8,9 +8,14 @@ from planner import __version__
 from planner.export.blocks import Block, Section, Table, Text, table
 from planner.export.figures import ABSENT, cell, interval, show
 from planner.export.subject import LATENCY_NAMES, LATENCY_UNITS, SCHEMA_VERSION, Subject
+from planner.measure.bands import band
+from planner.problems import InputError
 from planner.units import DAY_S, HOURS_PER_MONTH
 
 PER_THOUSAND = 1000
+TOO_FULL = 0.9
+"""Share of the capacity beyond which latencies are too steep for a point answer."""
+BANDED = {"ttft_s": "ttft", "tpot_s": "tpot"}
 
 
 def head(s: Subject) -> Table:
@@ -58,6 +63,13 @@ def _verdict(s: Subject) -> Text:
     if not s.meets_slo:
         missed = [LATENCY_NAMES[name].lower() for name, promise, seen in s.promises() if seen is None or seen > promise]
         return Text(f"Carries the load but misses a promise: {' and '.join(missed)} at {s.percentile}.", "bad")
+    used = (s.part("throughput").get("utilization") or 0.0) * s.peak_to_mean
+    if used > TOO_FULL:
+        return Text(
+            f"Meets every promise at {s.percentile} at {s.peak_words}, but at {show(used, 'share')} of what the fleet can carry: "
+            "so close to saturation no single figure holds, read the ranges.",
+            "warning",
+        )
     thin = min((promise - (seen or 0.0)) / promise for _, promise, seen in s.promises())
     if thin < 0.1:
         return Text(
@@ -97,7 +109,8 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
             (
                 f"{LATENCY_NAMES[name]}, {s.percentile}",
                 cell(seen, unit),
-                f"at {s.peak_words}; promised {show(promise, unit)}; kept: {show(kept)}, margin {show(margin, 'share')}",
+                f"at {s.peak_words}; promised {show(promise, unit)}; kept: {show(kept)}, "
+                f"margin {show(margin, 'share')}{_range(s, name, seen)}",
             )
         )
     rows.append(
@@ -126,13 +139,32 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
             (
                 "Cost per million tokens",
                 cell(cost.get("usd_per_mtok_blended"), "usd"),
-                "blended; " + ", ".join(tokens) if tokens else ABSENT,
+                f"blended; {', '.join(tokens)}{_output_range(s)}" if tokens else ABSENT,
             )
         )
         rows += _api_rows(s)
     confidence = s.part("confidence")
     rows.append(("Confidence", confidence.get("grade") or "not graded", "A measured neighbour, B same family, C extrapolated (section 9)"))
     return rows
+
+
+def _output_range(s: Subject) -> str:
+    usd = (s.part("confidence").get("bands") or {}).get("usd")
+    return f" ({interval(usd[0], usd[1], 'usd')} with the model's error)" if usd else ""
+
+
+def _range(s: Subject, name: str, seen: float | None) -> str:
+    """The plan's band around a latency, as the end of a sentence; nothing where none is stated."""
+    if seen is None or name not in BANDED:
+        return ""
+    try:
+        stated = band(s.plan, BANDED[name], s.percentile)
+    except InputError:
+        return ""
+    if not stated.stated or not stated.mean:
+        return ""
+    low, high = (seen * end / stated.mean for end in (stated.low, stated.high))
+    return f"; {interval(low, high, LATENCY_UNITS[name])} with the model's error"
 
 
 def _price_detail(s: Subject, low: float | None, high: float | None) -> str:

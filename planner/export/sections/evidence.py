@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from planner.export.blocks import Block, Section, Table, Text, missing, table
-from planner.export.figures import ABSENT, cell, interval
+from planner.export.figures import ABSENT, cell
 from planner.export.subject import Subject
 
 BAND_UNITS = {
-    "tpot": ("Time per output token", "ms"),
-    "ttft": ("Time to first token", "s"),
+    "ttft": ("Time to first token, mean", "s"),
+    "tpot": ("Time per output token, mean", "ms"),
     "throughput": ("Output tokens per second", "tokens_s"),
-    "usd": ("Price", "usd"),
+    "usd": ("Dollars per million output tokens", "usd"),
 }
 LISTED = "list price "
 GRADES = {
@@ -40,27 +40,29 @@ def _confidence(s: Subject) -> list[Block]:
             f"{'worked example' if s.scenario.fidelity == 'textbook' else 'lower bound'}, not a forecast."
         )
     found: list[Block] = [Text(words, "plain" if grade in ("A", "B") else "warning")]
-    bands = part.get("bands") or {}
-    rows = [
-        (BAND_UNITS[name][0], interval(band[0], band[1], BAND_UNITS[name][1]))
-        for name, band in bands.items()
-        if name in BAND_UNITS and band
-    ]
-    found.append(
-        table("bands", "Bands", ("Figure", "Range"), rows) if rows else missing("Error bands", "none are stated for this class of plan")
-    )
+    bands, bounds = part.get("bands") or {}, part.get("one_sided") or {}
+    rows = []
+    for name, (words, unit) in BAND_UNITS.items():
+        if band := bands.get(name):
+            side = f"the point is a bound: {bounds[name]}" if name in bounds else "four of five measurements fall inside"
+            rows.append((words, cell(band[0], unit), cell(band[1], unit), side))
+    heads = ("Figure", "From", "To", "How to read it")
+    found.append(table("bands", "Bands", heads, rows) if rows else missing("Error bands", "none are stated for this class of plan"))
     nearest = part.get("nearest_measured") or ()
     if nearest:
-        body = [(_words(n), cell(n.get("error"), "share"), n.get("source") or ABSENT) for n in nearest]
-        found.append(table("nearest", "Nearest measured configurations", ("Configuration", "This tool's error", "Source"), body))
+        body = [(*_row(n), cell(n.get("error"), "share"), n.get("source") or ABSENT, n.get("date") or ABSENT) for n in nearest]
+        columns = ("Configuration", "Figure", "Measured", "Predicted", "This planner's error", "Source", "Date")
+        found.append(table("nearest", "Nearest measured configurations", columns, body, wide=True))
     else:
         found.append(missing("Nearest measured configurations", "none were found for it"))
     return found
 
 
-def _words(row: Any) -> str:
-    left_out = ("source", "error", "date")
-    return ", ".join(f"{key} {value}" for key, value in row.items() if key not in left_out and not isinstance(value, dict | list))
+def _row(row: Any) -> tuple[Any, ...]:
+    """Configuration, figure, measured, predicted."""
+    words = f"{row.get('model')} on {row.get('gpus')} × {row.get('gpu')}, {row.get('engine')}, {row.get('load')}"
+    name, unit = BAND_UNITS.get(row.get("metric"), (row.get("metric"), "number"))
+    return words, name, cell(row.get("measured"), unit), cell(row.get("predicted"), unit)
 
 
 def _provenance(s: Subject) -> Block:
