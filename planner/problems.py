@@ -25,5 +25,17 @@ class Problem:
     """The nearest change that would help, or an empty string."""
 
 
+LONGEST_MESSAGE = 600
+
+
+def one_line(text: str) -> str:
+    """Text, whoever wrote it, as one printable line of readable length: no line breaks, no terminal codes."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 1] + "…"
+
+
 class InputError(ValueError):
     """Wrong input at a door. The message is one sentence: field, value, what is allowed, what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.problems import InputError
+from planner.scenario.base import LARGEST
 
 METRICS = ("tpot", "ttft", "ttft_p50", "e2e", "throughput")
+MOST_ROWS = 100_000
 REQUIRED = ("id", "engine", "model", "gpu", "n_gpu", "load_kind")
 
 
@@ -55,13 +58,29 @@ def read(path: str | Path) -> list[Row]:
     """All rows of a CSV with the columns of the measured table. Raises InputError naming the line that is wrong."""
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"{file} is not a file; give a CSV of measured rows")
-    with file.open(encoding="utf-8", newline="") as lines:
-        reader = csv.DictReader(lines)
-        missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
+        raise InputError(f"{str(file)!r} is not a file; give a CSV of measured rows")
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            return table(lines, file.name)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.name!r} is not UTF-8 text; give a CSV of measured rows") from error
+
+
+def table(lines: Iterable[str], name: str) -> list[Row]:
+    """The same from lines of CSV text; `name` stands for the file in messages."""
+    reader = csv.DictReader(lines)
+    try:
+        missing = [column for column in REQUIRED if column not in (reader.fieldnames or ())]
         if missing:
-            raise InputError(f"{file.name} lacks the columns {', '.join(missing)}; see `planner validate --help` for the format")
-        return [parse(record, f"{file.name} line {number}") for number, record in enumerate(reader, start=2)]
+            raise InputError(f"{name} lacks the columns {', '.join(missing)}; see `planner validate --help` for the format")
+        rows = []
+        for record in reader:
+            if len(rows) == MOST_ROWS:
+                raise InputError(f"{name} has more than {MOST_ROWS:,} rows; split it")
+            rows.append(parse(record, f"{name} line {reader.line_num}"))
+        return rows
+    except csv.Error as error:
+        raise InputError(f"{name} is not readable as CSV at line {reader.line_num}: {error}") from error
 
 
 def parse(record: dict[str, str], where: str) -> Row:
@@ -75,9 +94,12 @@ def parse(record: dict[str, str], where: str) -> Row:
         if not raw or raw.lower() == "nan":
             return None
         try:
-            return float(raw)
+            value = float(raw)
         except ValueError:
-            raise InputError(f"{where}: {name} is {raw!r}; give a number or leave it empty") from None
+            value = math.inf
+        if not abs(value) <= LARGEST:
+            raise InputError(f"{where}: {name} is {raw[:40]!r}; give a number or leave it empty")
+        return value
 
     def whole(name: str) -> int | None:
         value = number(name)
