@@ -117,19 +117,31 @@ def all_reduce(shard: Shard, count: int, scenario: Scenario, c: Constants) -> To
 
 
 def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario, c: Constants) -> TokenTerm:
-    """Dispatch and combine of tokens × top_k × hidden between data-parallel ranks that share the experts."""
+    """What data-parallel ranks that share the experts exchange: every token to the ranks of its experts and back.
+
+    Engines either send each token to its experts (DeepEP) or, inside one server, gather all tokens everywhere and scatter the sums,
+    which costs an all-reduce of all tokens. Which one runs is seldom stated, so the dearer one is charged: the reading that the
+    attention-data-parallel rows of NVIDIA's v1.0 and v1.2 tables support.
+    """
     assert layer.moe is not None
     group = shard.ep_group
     hidden = layer.moe.hidden * layer.moe.top_k
-    away = (group.size - 1) / group.size
     if c.ideal:
-        wire = 3 * away * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
+        wire = 3 * (group.size - 1) / group.size * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
         return lambda tokens, _all, _verifying: [("all-to-all", layers * tokens * wire, "link")]
     nodes = math.ceil(group.size / scenario.hardware.gpus_per_node) if group.inter_node else 1
     row = c.row("all_to_all", None, nodes=next(n for n in (1, 2, 4, 8) if n >= nodes or n == 8))
     constant = (row["dispatch_us"] + row["combine_us"]) * US
     each = hidden * (row["dispatch_us_per_million"] + row["combine_us_per_million"]) / 1e6 * US
-    return lambda tokens, _all, _verifying: [("all-to-all", layers * (constant + tokens * each), "link")]
+    if group.inter_node or c.gpu.scale_up_domain_gpus > LARGEST_SERVER:
+        return lambda tokens, _all, _verifying: [("all-to-all", layers * (constant + tokens * each), "link")]
+    gather = c.all_reduce(group.size, group.link_bytes_s, False, group.size)
+    each_gathered = layer.moe.hidden * 2
+    return lambda tokens, every, _verifying: [("all-to-all", layers * max(constant + tokens * each, gather(every * each_gathered)), "link")]
+
+
+LARGEST_SERVER = 16
+"""GPUs of one server at most; a larger scale-up domain is a rack, whose engines route tokens one by one."""
 
 
 def head(stage: Stage, shard: Shard, c: Constants, block_scaled: bool) -> TokenTerm | None:
