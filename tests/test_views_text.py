@@ -170,4 +170,4 @@ def test_the_verdict_names_state_and_limit(answer):
     late = set_path(SMALL, "slo.ttft_s", 0.001)
     missed = plan(late, effort="quick").to_dict()
     assert verdict.promise_kept(missed).text == "Misses TTFT"
-    assert "TTFT" in verdict.binding(missed, late)
+    assert "of the time to the first token" in verdict.binding(missed, late)

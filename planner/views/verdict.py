@@ -89,7 +89,7 @@ def batch_limit(plan: dict[str, Any], scenario: Scenario) -> str:
 
 def binding(plan: dict[str, Any], scenario: Scenario) -> str:
     """One sentence: what binds this plan, and the nearest change that helps."""
-    memory, load, slo = plan["memory"], plan["throughput"], plan["scenario"]["slo"]
+    memory, slo = plan["memory"], plan["scenario"]["slo"]
     if memory["fits"] is False:
         return f"{gigabytes(memory['shortfall_bytes_per_gpu'])} per GPU are missing."
     bound = {
@@ -107,25 +107,35 @@ def binding(plan: dict[str, Any], scenario: Scenario) -> str:
     )
     if "overloaded" in codes(plan):
         return f"More arrives than is served. {decode}"
-    ttft = (plan["latency"].get("ttft_s") or {}).get(f"p{slo['percentile']}")
-    queue = (plan["latency"].get("queue_s") or {}).get(f"p{slo['percentile']}")
-    if slo["ttft_s"] and ttft and ttft > slo["ttft_s"] and queue is not None:
-        share = queue / ttft if ttft else 0
-        cause = (
-            f"{percent(share)} of it is waiting in the queue: more replicas help"
-            if share > 0.5
-            else "most of it is the prompt itself: more GPUs per replica or a shorter prompt help, more replicas do not"
-        )
-        return f"TTFT at p{slo['percentile']} is {seconds(ttft)} against a promise of {seconds(slo['ttft_s'])}; {cause}."
-    used = load.get("utilization")
+    ttft, queue = at_promise(plan, "ttft_s"), at_promise(plan, "queue_s")
+    if slo["ttft_s"] and ttft and queue is not None and ttft > slo["ttft_s"]:
+        cause = "waiting in the queue" if queue > ttft / 2 else "the prompt itself, which more replicas do not shorten"
+        return f"{percent(max(queue, ttft - queue) / ttft)} of the time to the first token is {cause}. {decode}"
+    used = useful_share(plan)
     room = f" The load is {percent(used)} of what the promise allows." if used else ""
     return f"{decode} {batch_limit(plan, scenario)}{room}"
+
+
+MEANINGLESS = 20.0
+"""Load over capacity beyond which no number of replicas is the answer: the promise breaks at every useful rate."""
+
+
+def at_promise(plan: dict[str, Any], name: str) -> float | None:
+    """A latency at the promised percentile, s."""
+    found: float | None = (plan["latency"].get(name) or {}).get(f"p{plan['scenario']['slo']['percentile']}")
+    return found
+
+
+def useful_share(plan: dict[str, Any]) -> float | None:
+    """Offered load over what the promise allows; None where that was not searched or means nothing."""
+    used: float | None = plan["throughput"].get("utilization")
+    return used if used is not None and used <= MEANINGLESS else None
 
 
 def replicas_needed(plan: dict[str, Any], scenario: Scenario) -> int | None:
     """Replicas for the stated rate within the promise; None in a closed loop or where nothing is known."""
     rate, capacity = scenario.workload.request_rate, plan["throughput"].get("capacity_requests_per_s")
-    if not rate or not capacity:
+    if not rate or not capacity or useful_share(plan) is None:
         return None
     return max(1, -int(-rate * scenario.fleet.replicas // capacity))
 

@@ -46,7 +46,7 @@ def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
                 "labelFontSize": 12,
                 "titleFontSize": 12,
                 "titleFontWeight": "normal",
-                "labelLimit": 240,
+                "labelLimit": 180,
             },
             "legend": {
                 "labelColor": ink.text,

@@ -7,8 +7,8 @@ from typing import Any
 from planner.views.charts import BLUE, ORANGE, PURPLE, RED, Ink, Rows, Spec, base, x
 from planner.views.text import gigabytes
 
-PARTS = ("weights", "activations", "runtime", "graphs", "KV cache, planned batch", "KV cache, spare", "not given to the engine")
-COLOURS = (BLUE, PURPLE, "#7F7F7F", "#A9A9A9", ORANGE, "#F6D999", "#D5DADF")
+PARTS = ("weights", "activations", "runtime", "graphs", "KV, planned", "KV, spare", "left free")
+COLOURS = (BLUE, PURPLE, "#7F7F7F", "#A9A9A9", ORANGE, "#F6D999", "#9AA5B1")
 BEYOND = "beyond this GPU"
 
 
@@ -23,10 +23,10 @@ def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
         "activations": memory["activation_bytes_per_gpu"],
         "runtime": memory["non_torch_bytes_per_gpu"],
         "graphs": memory["cuda_graph_bytes_per_gpu"],
-        "KV cache, planned batch": used,
-        "KV cache, spare": pool - used,
+        "KV, planned": used,
+        "KV, spare": pool - used,
     }
-    held["not given to the engine"] = max(memory["gpu_memory_bytes"] - sum(v or 0 for v in held.values()), 0)
+    held["left free"] = max(memory["gpu_memory_bytes"] - sum(v or 0 for v in held.values()), 0)
     return _cut([(part, (held[part] or 0) / 1e9) for part in PARTS if (held[part] or 0) > 0], memory["gpu_memory_bytes"] / 1e9)
 
 

@@ -44,7 +44,8 @@ def cards(plan: Json, scenario: Scenario) -> list[Card]:
     """The figures above the fold."""
     cost, load, roof, point = plan["cost"], plan["throughput"], plan["roofline"], f"p{scenario.slo.percentile}"
     ttft, tpot = plan["latency"]["ttft_s"] or {}, plan["latency"]["tpot_s"] or {}
-    needed = verdict.replicas_needed(plan, scenario)
+    needed, used = verdict.replicas_needed(plan, scenario), verdict.useful_share(plan)
+    endless = "overloaded" in verdict.codes(plan)
     return [
         Card(
             "$ / M output",
@@ -63,8 +64,8 @@ def cards(plan: Json, scenario: Scenario) -> list[Card]:
         ),
         Card(
             f"TTFT {point}",
-            seconds(ttft.get(point)),
-            f"promised {seconds(scenario.slo.ttft_s)}" if scenario.slo.ttft_s else "no promise",
+            "grows" if endless else seconds(ttft.get(point)),
+            "without end" if endless else f"promised {seconds(scenario.slo.ttft_s)}" if scenario.slo.ttft_s else "no promise",
             "Arrival at the server to the first token: queue, prompt, one step.",
         ),
         Card(
@@ -76,7 +77,7 @@ def cards(plan: Json, scenario: Scenario) -> list[Card]:
         Card(
             "Throughput",
             rate(load["output_tokens_per_s"], "tok/s"),
-            f"{percent(load['utilization'])} of capacity" if load["utilization"] else f"{digits(load['requests_per_s'])} requests/s",
+            f"{percent(used)} of capacity" if used else f"{digits(load['requests_per_s'])} requests/s",
             "Output tokens per second of the whole fleet.",
         ),
         Card(
@@ -96,6 +97,8 @@ def _wait_takeaway(plan: Json) -> str:
         if plan["latency"][key]
     ]
     promised = " Red ticks are the promises." if any(plan["scenario"]["slo"][key] for key in ("ttft_s", "tpot_s", "e2e_s")) else ""
+    if "overloaded" in verdict.codes(plan):
+        return f"The queue grows for as long as the load lasts; these are the waits of one run.{promised}"
     return f"At {point}: {', '.join(parts)}.{promised}" if parts else "Nothing was simulated."
 
 
