@@ -53,6 +53,11 @@ def _named(text: str) -> tuple[Scenario, tuple[str, ...]]:
         from planner import links
 
         return links.decode(text)
+    if Path(text).suffix.lower() in (".html", ".md", ".xlsx", ".zip"):
+        from planner import export
+
+        restored = export.read(Path(text).read_bytes(), Path(text).name)
+        return restored.scenario, restored.notes
     if text.endswith(".json") or Path(text).is_file():
         return presets.read(Path(text))
     return presets.load(text), ()
