@@ -10,7 +10,7 @@ from typing import Any
 from planner.catalog import kernels
 from planner.roofline.constants import Constants, knee
 from planner.scenario import Scenario
-from planner.sharding import Gemm, Shard, ShardLayer, ShardMoe, Stage
+from planner.sharding import Gemm, Group, Shard, ShardLayer, ShardMoe, Stage
 from planner.units import US
 
 Piece = tuple[str, float, str]
@@ -35,7 +35,7 @@ def stage_terms(stage: Stage, shard: Shard, scenario: Scenario, c: Constants, bl
     terms += [gemm_term(g, count, c, block_scaled) for g, count in gemms.items()]
     layers = sum(layer.count for layer in stage.layers)
     if not c.ideal:
-        terms.append(elementwise(shard.hidden_size, layers, sum(x.count for x in stage.layers if x.moe), c))
+        terms.append(elementwise(shard, layers, sum(x.count for x in stage.layers if x.moe), c))
     if shard.tensor_parallel_size > 1:
         reduces = sum(layer.count * layer.all_reduces for layer in stage.layers)
         terms.append(all_reduce(shard, reduces, scenario, c))
@@ -98,22 +98,31 @@ def moe_row(m: ShardMoe, c: Constants, block_scaled: bool) -> dict[str, Any]:
     return general
 
 
-def elementwise(hidden: int, layers: int, moe_layers: int, c: Constants) -> TokenTerm:
-    """Norms, rotary embedding, activation, cache write and routers: assumed kernels, not measured ones."""
+def elementwise(shard: Shard, layers: int, moe_layers: int, c: Constants) -> TokenTerm:
+    """Norms, rotary embedding, activation, cache write and routers: assumed kernels, not measured ones.
+
+    TensorRT-LLM runs both norms of a layer inside its all-reduces.
+    """
     a = kernels.document()["assumed"]
-    launch = (layers * a["elementwise_kernels"] * a["elementwise_us"] + moe_layers * a["router_us"]) * US
-    each = layers * a["elementwise_tensors"] * hidden * 2 / (a["elementwise_memory"] * c.gpu.memory_bandwidth_bytes_s)
+    fused = 2 if c.engine == "trtllm" and shard.tensor_parallel_size > 1 else 0
+    launch = (layers * (a["elementwise_kernels"] - fused) * a["elementwise_us"] + moe_layers * a["router_us"]) * US
+    each = layers * a["elementwise_tensors"] * shard.hidden_size * 2 / (a["elementwise_memory"] * c.gpu.memory_bandwidth_bytes_s)
     return lambda tokens, _all, _verifying: [("elementwise", tokens * each, "memory"), ("launch", launch, "launch")]
 
 
 def all_reduce(shard: Shard, count: int, scenario: Scenario, c: Constants) -> TokenTerm:
     """Two sums of tokens × hidden per layer over the tensor-parallel group."""
-    group, nodes = shard.tp_group, scenario.hardware.gpus_per_node
-    inter_node = group.inter_node and group.size > nodes
-    link = c.gpu.link_bytes_s if group.inter_node and not inter_node else group.link_bytes_s
-    time = c.all_reduce(group.size, link, inter_node, nodes)
+    group = shard.tp_group
+    inter_node, link = wire(group, scenario, c)
+    time = c.all_reduce(group.size, link, inter_node, scenario.hardware.gpus_per_node)
     each = shard.hidden_size * 2
     return lambda tokens, _all, _verifying: [("all-reduce", count * time(tokens * each), "link")]
+
+
+def wire(group: Group, scenario: Scenario, c: Constants) -> tuple[bool, float]:
+    """(does the group leave its server, bytes/s of its link): parts without a scale-up link still share a server's PCIe."""
+    leaves = group.inter_node and group.size > scenario.hardware.gpus_per_node
+    return leaves, group.link_bytes_s if leaves or not group.inter_node else c.gpu.link_bytes_s
 
 
 def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario, c: Constants) -> TokenTerm:
@@ -127,15 +136,16 @@ def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario,
     group = shard.ep_group
     hidden = layer.moe.hidden * layer.moe.top_k
     if c.ideal:
-        wire = 3 * (group.size - 1) / group.size * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
-        return lambda tokens, _all, _verifying: [("all-to-all", layers * tokens * wire, "link")]
-    nodes = math.ceil(group.size / scenario.hardware.gpus_per_node) if group.inter_node else 1
+        each_ideal = 3 * (group.size - 1) / group.size * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
+        return lambda tokens, _all, _verifying: [("all-to-all", layers * tokens * each_ideal, "link")]
+    leaves, link = wire(group, scenario, c)
+    nodes = math.ceil(group.size / scenario.hardware.gpus_per_node) if leaves else 1
     row = c.row("all_to_all", None, nodes=next(n for n in (1, 2, 4, 8) if n >= nodes or n == 8))
     constant = (row["dispatch_us"] + row["combine_us"]) * US
     each = hidden * (row["dispatch_us_per_million"] + row["combine_us_per_million"]) / 1e6 * US
-    if group.inter_node or c.gpu.scale_up_domain_gpus > LARGEST_SERVER:
+    if leaves or c.gpu.scale_up_domain_gpus > LARGEST_SERVER:
         return lambda tokens, _all, _verifying: [("all-to-all", layers * (constant + tokens * each), "link")]
-    gather = c.all_reduce(group.size, group.link_bytes_s, False, group.size)
+    gather = c.all_reduce(group.size, link, False, group.size)
     each_gathered = layer.moe.hidden * 2
     return lambda tokens, every, _verifying: [("all-to-all", layers * max(constant + tokens * each, gather(every * each_gathered)), "link")]
 
