@@ -103,3 +103,23 @@ def test_gpus_counts_replicas_and_both_pools() -> None:
 )
 def test_mean_length(length: float | Lengths, mean: float) -> None:
     assert mean_length(length) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("length", "cut"),
+    [
+        (Lengths(kind="lognormal", mean=1000, cv=2, max=1200), float("inf")),
+        (Lengths(kind="lognormal", mean=1000, cv=1.5), 1000),
+        (Lengths(kind="uniform", mean=100, half_width=0.8), 60),
+        (Lengths(kind="percentiles", points=((0.0, 10.0), (0.5, 100.0), (0.9, 1000.0))), 400),
+        (Lengths(kind="empirical", values=(1, 5, 900)), 100),
+        (50, 20),
+    ],
+)
+def test_mean_of_a_cut_distribution_is_the_mean_of_its_draws(length: float | Lengths, cut: float) -> None:
+    import numpy as np
+
+    from planner.workload.draws import draw_lengths
+
+    drawn = np.minimum(draw_lengths(np.random.default_rng(3), length, 200_000), cut)
+    assert mean_length(length, cut) == pytest.approx(drawn.mean(), rel=0.02)

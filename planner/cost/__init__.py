@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from planner import traffic
 from planner.catalog.rental import STALE_AFTER_DAYS, age_days
 from planner.cost.hour import FleetHour, GpuHour, fleet_hour, gpu_hour, gpu_hours, owned_usd_per_gpu_hour, pools
 from planner.cost.market import Comparison, Mix, batch_price, break_even, compare, listed, requests_per_day_to_break_even, usd_per_request
 from planner.cost.tokens import Load, TokenPrices, at_load_prices, floor_price, floor_usd_per_mtok
 from planner.problems import Problem
-from planner.scenario import Scenario, mean_length
+from planner.scenario import Scenario
 from planner.units import HOUR_S, HOURS_PER_MONTH
 
 __all__ = [
@@ -127,7 +128,8 @@ def mix_of(scenario: Scenario, load: Load | None = None) -> Mix:
     """Mean tokens of one request: what was served, else what the workload asks for with nothing cached."""
     if load is not None and load.requests > 0:
         return Mix(load.input_tokens / load.requests, load.cached_tokens / load.requests, load.output_tokens / load.requests)
-    return Mix(mean_length(scenario.workload.input_len), 0.0, mean_length(scenario.workload.output_len))
+    means = traffic.of(scenario.workload)
+    return Mix(means.input_tokens, 0.0, means.output_tokens)
 
 
 def _paid_gpus(scenario: Scenario) -> int:

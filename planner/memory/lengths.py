@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 
+from planner import traffic
 from planner.architecture import Architecture
-from planner.scenario import Scenario, mean_length
+from planner.scenario import Scenario
 
 
 def final_length(scenario: Scenario) -> tuple[float, float]:
     """(mean input + mean output, shared prefix) of one sequence at its end, tokens."""
-    w = scenario.workload
-    inputs, output = mean_length(w.input_len), mean_length(w.output_len)
-    if w.max_output_len:
-        output = min(output, w.max_output_len)
-    shares = w.prefix_groups and scenario.engine.enable_prefix_caching
-    return inputs + output, min(w.shared_prefix_len, inputs) if shares else 0.0
+    means = traffic.of(scenario.workload)
+    return means.final_tokens, means.shared_tokens if scenario.engine.enable_prefix_caching else 0.0
 
 
 def prefix_copies(scenario: Scenario) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from planner import cost
+from planner import cost, traffic
 from planner.plan.deployment import Deployment
 from planner.roofline import StepShape, Term
-from planner.scenario import Scenario, mean_length
+from planner.scenario import Scenario
 
 TABLE_BATCHES = (1, 8, 64, 256)
 """Batches that every table shows beside the plan's own, as the book chapter does."""
@@ -56,13 +56,12 @@ class Steady:
 
 def input_tokens(scenario: Scenario) -> float:
     """Mean prompt, tokens."""
-    return mean_length(scenario.workload.input_len)
+    return traffic.of(scenario.workload).input_tokens
 
 
 def output_tokens(scenario: Scenario) -> float:
     """Mean output, tokens, after truncation."""
-    mean = mean_length(scenario.workload.output_len)
-    return min(mean, scenario.workload.max_output_len or mean)
+    return traffic.of(scenario.workload).output_tokens
 
 
 def plan_batch(deployment: Deployment, replicas: int) -> int:

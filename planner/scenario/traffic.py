@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -85,7 +86,7 @@ class TraceRef(Part):
 
 class Workload(Part):
     request_rate: NonNegative | None = 4.0
-    """Open loop: requests per second of the whole fleet; null with `max_concurrency` for a closed loop."""
+    """Open loop: requests per second of the whole fleet, recorded arrivals scaled to it; null for a closed loop or a trace's own pace."""
     max_concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Closed loop: clients of the whole fleet, each sending its next request when the last one ends."""
     burstiness: Positive = 1.0
@@ -126,17 +127,41 @@ class Workload(Part):
         return self
 
 
-def mean_length(length: float | Lengths) -> float:
-    """Mean number of tokens of a `Length`; for `percentiles` the piecewise-linear mean, cut at `max` where given."""
+def mean_length(length: Length, at_most: float = math.inf) -> float:
+    """Mean number of tokens of a `Length` whose draws are cut to its own `max` and to `at_most`: E[min(X, cut)], in closed form."""
     if isinstance(length, (int, float)):
-        return float(length)
+        return min(float(length), at_most)
+    cut = min(at_most, length.max or math.inf)
     if length.kind == "percentiles":
-        points = length.points or ()
-        inner = sum((p1 - p0) * (v0 + v1) / 2 for (p0, v0), (p1, v1) in pairwise(points))
-        mean = inner + points[0][0] * points[0][1] + (1 - points[-1][0]) * points[-1][1]
-    elif length.kind == "empirical":
+        return _mean_of_percentiles(length.points or (), cut)
+    if length.kind == "empirical":
         values = length.values or ()
-        mean = sum(min(v, length.max or v) for v in values) / len(values)
-    else:
-        mean = float(length.mean or 0.0)
-    return min(mean, length.max) if length.max else mean
+        return sum(min(v, cut) for v in values) / len(values)
+    mean = float(length.mean or 0.0)
+    if length.kind == "uniform":
+        half = mean * float(length.half_width or 0.0)
+        return _mean_of_segment(mean - half, mean + half, cut)
+    if length.kind == "lognormal" and length.cv and math.isfinite(cut):
+        sigma = math.sqrt(math.log1p(length.cv**2))
+        at = (math.log(cut / mean) + sigma**2 / 2) / sigma
+        return mean * _normal(at - sigma) + cut * (1 - _normal(at))
+    return min(mean, cut)
+
+
+def _mean_of_percentiles(points: tuple[tuple[float, float], ...], cut: float) -> float:
+    """Straight lines between the points, the first and last value beyond them."""
+    inner = sum((p1 - p0) * _mean_of_segment(v0, v1, cut) for (p0, v0), (p1, v1) in pairwise(points))
+    return inner + points[0][0] * min(points[0][1], cut) + (1 - points[-1][0]) * min(points[-1][1], cut)
+
+
+def _mean_of_segment(low: float, high: float, cut: float) -> float:
+    """E[min(X, cut)] of X uniform between two values."""
+    if cut >= high:
+        return (low + high) / 2
+    if cut <= low:
+        return cut
+    return ((cut**2 - low**2) / 2 + cut * (high - cut)) / (high - low)
+
+
+def _normal(z: float) -> float:
+    return 0.5 * (1 + math.erf(z / math.sqrt(2)))
