@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ class Config:
         self.defaults = defaults or {}
         self.where = where
         self.read: set[str] = set()
+        self._overrides: dict[int, Mapping[str, Any]] | None = None
         self.lists_read = 0
         """How often a list was looked at: what depends on none is the same for every layer."""
 
@@ -112,11 +114,10 @@ class Config:
 
     def layer(self, index: int) -> Config:
         """The configuration of one layer: `per_layer_config` may override keys for single layers (keys like "05")."""
-        overrides = self.get("per_layer_config")
-        if not isinstance(overrides, Mapping) or not overrides:
-            return self
-        own = next((v for k, v in overrides.items() if str(k).isdigit() and int(k) == index), None)
-        if not isinstance(own, Mapping):
+        if self._overrides is None:
+            self._overrides = _by_layer(self.get("per_layer_config"))
+        own = self._overrides.get(index)
+        if own is None:
             return self
         view = Config({**self.raw, **own}, self.defaults, self.where)
         view.read = self.read
@@ -138,6 +139,14 @@ class Config:
         if isinstance(value, bool) or not whole or not low <= value <= high:
             raise InputError(f"config key {self.where}{name} is {_show(value)}; it must be a whole number from {low} to {high:,}")
         return int(value)
+
+
+def _by_layer(overrides: Any) -> dict[int, Mapping[str, Any]]:
+    """`per_layer_config` by layer number; what names no layer is left out."""
+    if not isinstance(overrides, Mapping):
+        return {}
+    numbered = {k: v for k, v in overrides.items() if isinstance(v, Mapping) and re.fullmatch(r"[0-9]{1,5}", str(k))}
+    return {int(k): v for k, v in numbered.items()}
 
 
 def _show(value: Any) -> str:

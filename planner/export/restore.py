@@ -9,7 +9,6 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import PurePath
 from typing import Any
 
@@ -102,31 +101,17 @@ def _plain(data: bytes) -> str:
     return data.decode("utf-8-sig")
 
 
-class _PlanScript(HTMLParser):
-    """Collects the text of `<script type="application/json" id="plan">`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inside, self.found = False, False
-        self.parts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.inside = tag == "script" and dict(attrs).get("id") == "plan" and not self.found
-        self.found |= self.inside
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "script":
-            self.inside = False
-
-    def handle_data(self, data: str) -> None:
-        if self.inside:
-            self.parts.append(data)
+PLAN_SCRIPT = re.compile(r"""<script\b[^<>]{0,200}\bid\s{0,9}=\s{0,9}["']?plan["']?[^<>]{0,200}>""", re.IGNORECASE)
 
 
 def _from_html(data: bytes) -> str | None:
-    page = _PlanScript()
-    page.feed(data.decode("utf-8"))
-    return "".join(page.parts) if page.found else None
+    """The text of the first `<script type="application/json" id="plan">`. An HTML parser takes minutes over hostile pages."""
+    page = data.decode("utf-8")
+    opening = PLAN_SCRIPT.search(page)
+    if opening is None:
+        return None
+    closing = page.find("</script", opening.end())
+    return page[opening.end() : closing if closing >= 0 else None]
 
 
 def _from_markdown(data: bytes) -> str | None:
@@ -172,6 +157,8 @@ def _xml(archive: zipfile.ZipFile, name: str, parser: Any) -> Any:
     raw = archive.read(name)
     if b"<!DOCTYPE" in raw or b"<!ENTITY" in raw:
         raise ValueError(f"{name} declares entities")
+    if b"\0" in raw[:4] or raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError(f"{name} is not UTF-8")  # where the two tests above would see nothing
     try:
         return parser.fromstring(raw)
     except parser.ParseError as error:

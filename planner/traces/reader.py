@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -20,8 +19,14 @@ from planner.units import MB, MS
 MAX_BYTES = 50 * MB
 MAX_ROWS = 500_000
 MAX_TOKENS = 10_000_000
+MAX_TOKENS_KEYED = 1_000_000
+"""Content block ids of one request."""
+MAX_BLOCK_IDS = 4_000_000
+"""Content block ids of a whole file: 200 MB in memory."""
 MAX_REJECTED = 1_000
 """Bad rows that are kept by number; beyond that they are only counted."""
+LATEST_S = 1e11
+"""Beyond the year 5000 in seconds since 1970; what is later is no clock."""
 
 
 def _clock(text: Any) -> float:
@@ -40,8 +45,8 @@ def _ranges(text: Any) -> Blocks:
     for part in str(text).split():
         first, _, last = part.partition("-")
         low, high = int(first), int(last or first)
-        if high - low > MAX_TOKENS:
-            raise ValueError("a range of block ids is too long")
+        if high - low > MAX_TOKENS_KEYED or len(ids) > MAX_TOKENS_KEYED:
+            raise ValueError("there are too many block ids")
         ids.extend(range(low, high + 1))
     return tuple(ids)
 
@@ -77,21 +82,24 @@ def parse(data: bytes, name: str = "upload") -> Trace:
     columns: dict[str, Reader] | None = None
     good: list[tuple[float, int, int, Blocks]] = []
     rejected: list[Rejected] = []
-    rejected_rows = 0
+    rejected_rows = ids = 0
     for number, row in rows:
-        if len(good) >= MAX_ROWS:
+        if len(good) + rejected_rows >= MAX_ROWS:
             raise InputError(f"trace {name!r} has more than {MAX_ROWS:,} requests; cut it to a busy hour")
         try:
             if not isinstance(row, Mapping):
                 raise ValueError(row)
             columns = columns or _format(row, name)
             good.append(_request(row, columns))
+            ids += len(good[-1][3])
         except InputError:
             raise
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             rejected_rows += 1
             if len(rejected) < MAX_REJECTED:
                 rejected.append(Rejected(number, _reason(error)))
+        if ids > MAX_BLOCK_IDS:
+            raise InputError(f"trace {name!r} has more than {MAX_BLOCK_IDS:,} content block ids; cut it to a busy hour")
     if not good:
         first = f"; row {rejected[0].row}: {rejected[0].reason}" if rejected else ""
         raise InputError(f"trace {name!r} has no usable request{first}")
@@ -126,7 +134,7 @@ def _json_rows(text: str) -> Iterator[tuple[int, Any]]:
         if line.strip():
             try:
                 yield number, json.loads(line)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 yield number, "not a JSON object"
 
 
@@ -145,11 +153,11 @@ def _request(row: Mapping[str, Any], columns: Mapping[str, Reader]) -> tuple[flo
     for part, (column, read) in columns.items():
         try:
             values[part] = read(row[column])
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, OSError) as error:
             raise ValueError(f"{column} is {str(row.get(column))[:40]!r}") from error
     t, input_tokens, output_tokens = values["t"], values["input"], values["output"]
-    if not math.isfinite(t):
-        raise ValueError(f"{columns['t'][0]} is not finite")
+    if not abs(t) <= LATEST_S:
+        raise ValueError(f"{columns['t'][0]} is no time in seconds, nor a date")
     for part, tokens in (("input", input_tokens), ("output", output_tokens)):
         if not 1 <= tokens <= MAX_TOKENS or tokens != int(tokens):
             raise ValueError(f"{columns[part][0]} is {tokens:g}; a whole number from 1 to {MAX_TOKENS:,} is wanted")
