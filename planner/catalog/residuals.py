@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 RESIDUALS_FILE = Path(__file__).with_name("residuals.csv")
+MEASURED_FILE = Path(__file__).with_name("measured.csv")
 METRICS = ("tpot", "ttft", "ttft_p50", "e2e", "throughput")
 LEVELS = ("calibrated", "datasheet")
+CLASSES = ("model", "gpu", "family", "model_class", "engine", "regime", "precision")
+COLUMNS = ("id", *CLASSES, *(f"{level}_{metric}" for level in LEVELS for metric in METRICS))
+
+MEASURED = {
+    "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
+    "ttft": ("ttft_mean_ms",),
+    "ttft_p50": ("ttft_p50_ms",),
+    "e2e": ("e2e_mean_ms",),
+    "throughput": ("out_tok_s_total",),
+}
+"""Columns of the measured table behind each metric, the preferred one first; times in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +55,46 @@ class Residual:
         return math.log(measured / predicted) if measured and predicted else None
 
 
-TEXT = ("id", "source", "date", "tier", "model", "gpu", "family", "model_class", "engine", "regime", "precision", "load")
-COLUMNS = (*TEXT, "gpus", "concurrency", *(f"{kind}_{metric}" for kind in ("measured", *LEVELS) for metric in METRICS))
-
-
 @cache
 def residuals() -> tuple[Residual, ...]:
-    """Every shipped row."""
-    with RESIDUALS_FILE.open(encoding="utf-8", newline="") as file:
-        return tuple(_row(r) for r in csv.DictReader(line for line in file if not line.startswith("#")))
+    """Every shipped row that the planner predicts."""
+    measured = {row["id"]: row for row in _records(MEASURED_FILE)}
+    return tuple(_row(record, measured[record["id"]]) for record in _records(RESIDUALS_FILE))
 
 
 @cache
 def version() -> dict[str, str]:
-    """What the predictions were made with: `kernels` (hash of the constants), `rows`, `made`."""
+    """What the predictions were made with: `kernels` and `rows` (hashes of the files), `made` (date of the newest row)."""
     with RESIDUALS_FILE.open(encoding="utf-8") as file:
         words = file.readline().removeprefix("#").split()
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
-def _row(r: dict[str, str]) -> Residual:
-    def figures(kind: str) -> dict[str, float]:
-        return {m: float(v) for m in METRICS if (v := r[f"{kind}_{m}"])}
+def measured_figures(record: Mapping[str, str]) -> dict[str, float]:
+    """Metrics of a record of the measured table: seconds, or tokens per second."""
+    found = {}
+    for metric, columns in MEASURED.items():
+        text = next((record[c] for c in columns if record.get(c)), "")
+        if text:
+            found[metric] = float(text) / (1.0 if metric == "throughput" else 1e3)
+    return found
 
+
+def _records(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def _row(r: dict[str, str], measured: dict[str, str]) -> Residual:
+    value = float(measured["load_value"] or 0)
     return Residual(
-        **{name: r[name] for name in TEXT},
-        gpus=int(r["gpus"]),
-        concurrency=float(r["concurrency"] or 0),
-        measured=figures("measured"),
-        predicted={level: figures(level) for level in LEVELS},
+        **{name: r[name] for name in ("id", *CLASSES)},
+        source=measured["source"],
+        date=measured["date"],
+        tier=measured["tier"],
+        gpus=int(measured["n_gpu"]),
+        load=f"{measured['load_kind']} {value:g}" if value else measured["load_kind"],
+        concurrency=value if measured["load_kind"] == "concurrency" else 0.0,
+        measured=measured_figures(measured),
+        predicted={level: {m: float(v) for m in METRICS if (v := r[f"{level}_{m}"])} for level in LEVELS},
     )

@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.catalog.residuals import METRICS, measured_figures
 from planner.problems import InputError
 from planner.scenario.base import LARGEST
 
-METRICS = ("tpot", "ttft", "ttft_p50", "e2e", "throughput")
 MOST_ROWS = 100_000
+__all__ = ["METRICS", "REQUIRED", "Row", "parse", "read"]
+
 REQUIRED = ("id", "engine", "model", "gpu", "n_gpu", "load_kind")
 
 
@@ -73,7 +75,7 @@ def table(lines: Iterable[str], name: str) -> list[Row]:
         missing = [column for column in REQUIRED if column not in (reader.fieldnames or ())]
         if missing:
             raise InputError(f"{name} lacks the columns {', '.join(missing)}; see `planner validate --help` for the format")
-        rows = []
+        rows: list[Row] = []
         for record in reader:
             if len(rows) == MOST_ROWS:
                 raise InputError(f"{name} has more than {MOST_ROWS:,} rows; split it")
@@ -136,20 +138,12 @@ def parse(record: dict[str, str], where: str) -> Row:
         length_half_width=number("length_half_width"),
         gpu_memory_utilization=number("gpu_memory_utilization"),
         max_model_len=whole("max_model_len"),
-        measured=dict(_measured(number)),
+        measured=_measured(record, where),
     )
 
 
-def _measured(number) -> Iterable[tuple[str, float]]:  # type: ignore[no-untyped-def]
-    for metric, columns in {
-        "tpot": ("tpot_mean_ms", "tpot_p50_ms"),
-        "ttft": ("ttft_mean_ms",),
-        "ttft_p50": ("ttft_p50_ms",),
-        "e2e": ("e2e_mean_ms",),
-    }.items():
-        value = next((v for v in map(number, columns) if v), None)
-        if value:
-            yield metric, value / 1e3
-    rate = number("out_tok_s_total")
-    if rate:
-        yield "throughput", rate
+def _measured(record: dict[str, str], where: str) -> dict[str, float]:
+    try:
+        return {metric: value for metric, value in measured_figures(record).items() if value > 0 and math.isfinite(value)}
+    except ValueError as error:
+        raise InputError(f"{where}: a measured figure is not a number ({error}); give a number or leave it empty") from None

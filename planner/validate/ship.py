@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 import csv
 import hashlib
+import re
 from pathlib import Path
 
-from planner import catalog
 from planner.catalog.kernels import KERNELS_FILE
-from planner.catalog.residuals import COLUMNS, METRICS, RESIDUALS_FILE
+from planner.catalog.residuals import CLASSES, COLUMNS, MEASURED_FILE, METRICS, RESIDUALS_FILE
 from planner.validate import Report, score
 from planner.validate.rows import Row, parse
 
@@ -25,15 +25,14 @@ LICENCES = {
 }
 """Sources whose rows may be passed on, by the start of their ids."""
 
-MEASURED_FILE = Path(catalog.__file__).with_name("measured.csv")
 KEPT = (
     *("id", "source", "date", "engine", "engine_version", "model", "gpu", "n_gpu", "tp", "pp", "dp", "ep", "weight_precision"),
-    *("kv_precision", "spec_decode", "isl_mean", "isl_desc", "osl_mean", "load_kind", "load_value", "max_num_seqs", "max_batched_tokens"),
+    *("kv_precision", "spec_decode", "isl_mean", "osl_mean", "load_kind", "load_value", "max_num_seqs", "max_batched_tokens"),
     *("out_tok_s_total", "ttft_mean_ms", "ttft_p50_ms", "tpot_mean_ms", "tpot_p50_ms", "e2e_mean_ms", "notes", "tier", "disagg"),
     *("cached_input_tokens", "length_half_width"),
 )
-MARKS = ("attention_dp", "dp_attention", "disaggregated: ", "InferenceX", "max-load offline", "500 requests", "MLPerf", "infinite")
-"""What in a row's notes or description decides how it is modelled; the rest is left out of the shipped copy."""
+MARKS = ("enable_attention_dp", "dp_attention True", "InferenceX", "max-load offline", "500 requests", "MLPerf v5.1")
+"""Words of a row's notes that decide how it is modelled; the rest is left out of the shipped copy."""
 
 
 def may_ship(row_id: str) -> bool:
@@ -63,17 +62,16 @@ def main() -> None:
 
 
 def shortened(notes: str) -> str:
-    """The parts of a row's notes that decide how it is modelled."""
-    kept = [part.strip() for part in notes.split(";") if any(mark in part for mark in MARKS)]
-    return "; ".join(kept)[:160]
+    """The words of a row's notes that decide how it is modelled."""
+    pools = re.search(r"disaggregated: .*? GPUs, .*? GPUs", notes)
+    return "; ".join([mark for mark in MARKS if mark in notes] + ([pools.group(0)] if pools else []))
 
 
 def write(rows: list[Row], reports: dict[str, Report], measured: Path) -> None:
     """The residuals: one line a row that was modelled at the calibrated level."""
     scored = {level: {r.id: r for r in report.rows} for level, report in reports.items()}
-    loads = {row.id: (row.load_value or 0) if row.load_kind == "concurrency" else 0 for row in rows}
     with RESIDUALS_FILE.open("w", encoding="utf-8", newline="") as file:
-        file.write(f"# kernels={digest(KERNELS_FILE)} rows={digest(measured)} made={max(row.date for row in rows if row.date)[:10]}\n")
+        file.write(f"# kernels={digest(KERNELS_FILE)} rows={digest(measured)} made={max(row.date for row in rows)[:10]}\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in rows:
@@ -81,10 +79,9 @@ def write(rows: list[Row], reports: dict[str, Report], measured: Path) -> None:
             if best is None:
                 continue
             plain = scored["datasheet"].get(row.id)
-            text = [best.id, best.source, best.date, best.tier, best.model, best.gpu, best.family, best.model_class]
-            text += [best.engine, best.regime, best.precision, best.load, str(best.gpus), f"{loads[row.id]:g}"]
-            figures = [best.measured, best.predicted, plain.predicted if plain else {}]
-            writer.writerow([*text, *(f"{f[m]:.6g}" if m in f else "" for f in figures for m in METRICS)])
+            figures = [best.predicted, plain.predicted if plain else {}]
+            predicted = [f"{f[m]:.5g}" if m in f else "" for f in figures for m in METRICS]
+            writer.writerow([best.id, *(getattr(best, name) for name in CLASSES), *predicted])
 
 
 def digest(path: Path) -> str:
