@@ -131,6 +131,29 @@ def test_disaggregated_pools_get_a_command_each():
     assert [r.replicas for r in launch.replicas(plan)] == [3, 1]
 
 
+def test_data_parallel_ranks_share_limits_as_each_engine_counts_them():
+    scenario = scenario_with(
+        model={"name": "qwen3-30b-a3b"},
+        parallel={"data_parallel_size": 4, "tensor_parallel_size": 2, "enable_expert_parallel": True},
+        engine={"max_num_seqs": 64, "max_num_batched_tokens": 2048},
+    )
+    by_engine = {c.engine: c for c in launch.commands(plan_of(scenario))}
+    assert value_after(by_engine["vllm"], "--max-num-seqs") == "64"
+    sglang = by_engine["sglang"]
+    asked = {
+        f: value_after(sglang, f) for f in ("--tp-size", "--attn-dp-size", "--ep-size", "--max-running-requests", "--chunked-prefill-size")
+    }
+    assert asked == {
+        "--tp-size": "8",
+        "--attn-dp-size": "4",
+        "--ep-size": "8",
+        "--max-running-requests": "256",
+        "--chunked-prefill-size": "8192",
+    }
+    assert value_after(by_engine["trtllm"], "--max_batch_size") == "64"
+    assert yaml.safe_load(by_engine["trtllm"].file_text)["enable_attention_dp"] is True
+
+
 def test_an_unknown_engine_is_one_sentence():
     with pytest.raises(InputError, match="vllm, sglang, trtllm"):
         launch.commands(plan_of(Scenario()), "tgi")

@@ -50,7 +50,7 @@ def vllm(replica: Replica) -> Command:
     arguments += [_switch("enable-expert-parallel", layout.enable_expert_parallel)]
     arguments += _pairs(
         ("--max-model-len", replica.max_model_len),
-        ("--max-num-seqs", _share(engine.max_num_seqs, layout.data_parallel_size)),
+        ("--max-num-seqs", engine.max_num_seqs),
         ("--max-num-batched-tokens", engine.max_num_batched_tokens),
         ("--gpu-memory-utilization", _vllm_fraction(replica)),
         ("--block-size", engine.block_size),
@@ -80,8 +80,6 @@ def _vllm_notes(replica: Replica) -> list[str]:
     if replica.memory and replica.memory.get("kv_pool_bytes_per_gpu") and s.fidelity != "textbook":
         pool = int(replica.memory["kv_pool_bytes_per_gpu"])
         notes.append(f"To pin the pool instead of sizing it by profiling, add --kv-cache-memory-bytes {pool}.")
-    if s.parallel.data_parallel_size > 1:
-        notes.append("vLLM counts --max-num-seqs per data-parallel rank; the plan's limit is divided by their number.")
     return notes
 
 
@@ -95,18 +93,21 @@ def sglang(replica: Replica) -> Command:
         arguments += ["--quantization", quantization]
     kv = "fp8_e4m3" if s.precision.kv_cache == "fp8" else "auto"
     arguments += ["--kv-cache-dtype", kv]
-    # With attention data parallelism SGLang's --tp-size counts all GPUs of the stage, its --dp-size splits them.
+    # With attention data parallelism SGLang's --tp-size counts all GPUs of the stage, and its limits are shared out among
+    # the ranks; the scenario's are vLLM's, per rank.
     tp = layout.tensor_parallel_size * (layout.data_parallel_size if attention_dp else 1)
     experts = layout.tensor_parallel_size * layout.data_parallel_size if layout.enable_expert_parallel else 1
-    arguments += _pairs(("--tp-size", tp), ("--pp-size", layout.pipeline_parallel_size), ("--dp-size", layout.data_parallel_size))
+    arguments += _pairs(
+        ("--tp-size", tp), ("--pp-size", layout.pipeline_parallel_size), ("--dp-size", 1 if attention_dp else layout.data_parallel_size)
+    )
     arguments += _pairs(("--ep-size", experts))
     if attention_dp:
-        arguments += ["--enable-dp-attention"]
-    chunk = engine.max_num_batched_tokens if engine.enable_chunked_prefill else -1
-    seats = engine.max_num_seqs if attention_dp else _share(engine.max_num_seqs, layout.data_parallel_size)
+        arguments += ["--attn-dp-size", str(layout.data_parallel_size)]
+    ranks = layout.data_parallel_size if attention_dp else 1
+    chunk = engine.max_num_batched_tokens * ranks if engine.enable_chunked_prefill else -1
     arguments += _pairs(
         ("--context-length", replica.max_model_len),
-        ("--max-running-requests", seats),
+        ("--max-running-requests", engine.max_num_seqs * ranks),
         ("--chunked-prefill-size", chunk),
         ("--max-prefill-tokens", engine.max_num_batched_tokens),
     )
@@ -169,7 +170,7 @@ def trtllm(replica: Replica) -> Command:
         ("--pp_size", layout.pipeline_parallel_size),
         ("--ep_size", gpus_of_stage if layout.enable_expert_parallel else 1),
         ("--gpus_per_node", min(s.hardware.gpus_per_node, layout.gpus)),
-        ("--max_batch_size", _share(engine.max_num_seqs, layout.data_parallel_size)),
+        ("--max_batch_size", engine.max_num_seqs),
         ("--max_num_tokens", engine.max_num_batched_tokens),
         ("--max_seq_len", replica.max_model_len),
     )
@@ -209,8 +210,7 @@ def _trtllm_config(replica: Replica, attention_dp: bool, fraction: float | None)
         "enable_iter_perf_stats": True,
     }
     if not engine.enforce_eager:
-        batch = _share(engine.max_num_seqs, s.parallel.data_parallel_size)
-        config["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": batch}
+        config["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": engine.max_num_seqs}
     if s.speculative:
         spec = s.speculative
         drafting: dict[str, Any] = {"decoding_type": TRTLLM_SPECULATION[spec.method], "max_draft_len": spec.num_speculative_tokens}
@@ -290,10 +290,6 @@ def _pairs(*pairs: tuple[str, Any]) -> list[str]:
 
 def _switch(name: str, on: bool) -> str:
     return f"--{name}" if on else f"--no-{name}"
-
-
-def _share(total: int, ranks: int) -> int:
-    return max(1, -(-total // ranks))
 
 
 def _number(value: float) -> str:
