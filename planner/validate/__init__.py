@@ -7,12 +7,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.validate.points import Point, measured_points
 from planner.validate.predict import Prediction, predict
+from planner.validate.recalibrate import recalibrate
 from planner.validate.report import Report, Scored
 from planner.validate.rows import METRICS, Row, read
 from planner.validate.scenarios import CannotModel, Case, case_of
 
-__all__ = ["METRICS", "CannotModel", "Case", "Prediction", "Report", "Row", "Scored", "case_of", "predict", "read", "score", "validate"]
+__all__ = [
+    "METRICS",
+    "CannotModel",
+    "Case",
+    "Point",
+    "Prediction",
+    "Report",
+    "Row",
+    "Scored",
+    "case_of",
+    "measured_points",
+    "predict",
+    "read",
+    "recalibrate",
+    "score",
+    "validate",
+]
 
 
 def validate(measured: str | Path, configs: str | Path | None = None, fidelity: str = "calibrated", processes: int = 1) -> Report:

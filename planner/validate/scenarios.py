@@ -177,6 +177,10 @@ def _smallest_tp(arch: architecture.Architecture, slug: str, weights: str, gpus:
     return tp
 
 
+MOST_STEPS, FEWEST_WAVES, MOST_PROMPTS = 30_000, 3, 12_000
+"""A run is cut short when it is long: to about so many decode steps, but never under three turns of every client."""
+
+
 def _workload(row: Row, known: harness.Settings, lengths: dict[str, float]) -> dict[str, Any]:
     half = lengths["half_width"]
 
@@ -186,13 +190,12 @@ def _workload(row: Row, known: harness.Settings, lengths: dict[str, float]) -> d
     work: dict[str, Any] = {"input_len": length(lengths["input"]), "output_len": length(lengths["output"]), "burstiness": known.burstiness}
     value = row.load_value
     if row.load_kind == "concurrency" and value:
-        work |= {
-            "request_rate": None,
-            "max_concurrency": round(value),
-            "num_prompts": min(known.num_prompts or 10 * round(value), max(20_000, 3 * round(value))),
-        }
+        clients = round(value)
+        waves = max(FEWEST_WAVES, min(10, MOST_STEPS // max(1, round(lengths["output"]))))
+        prompts = min(known.num_prompts or 10 * clients, waves * clients, max(MOST_PROMPTS, FEWEST_WAVES * clients))
+        work |= {"request_rate": None, "max_concurrency": clients, "num_prompts": prompts}
     elif row.load_kind == "offline" or (value is not None and math.isinf(value)):
-        prompts = known.num_prompts or (500 if "500 requests" in row.notes else 4000)
+        prompts = min(MOST_PROMPTS, known.num_prompts or (500 if "500 requests" in row.notes else 4000))
         work |= {"request_rate": None, "max_concurrency": prompts, "num_prompts": prompts}
     elif row.load_kind == "rate" and value:
         prompts = 500 if "500 requests" in row.notes else 1500 if known.name != "mlperf" else 6000
