@@ -21,7 +21,7 @@ from planner.problems import InputError
 from planner.scenario import Scenario
 
 KEPT = Path(__file__).parent / "data" / "documents"
-"""A plan with its what-ifs, and the documents that this version made of it (tests/data/README.md)."""
+"""A plan with its what-ifs, and the documents that this version made of it (see its README.md)."""
 
 
 @pytest.fixture(scope="module")

@@ -134,6 +134,9 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
                 f"at {s.load_words} around the clock, idle time included",
             )
         )
+        clients = s.scenario.workload.max_concurrency
+        if clients and mid is not None:
+            rows.append(("Cost per client and month", cell(mid / clients, "usd"), f"of {clients:,} clients at once"))
         tokens = [f"{show(cost.get(key), 'usd')} {word}" for key, word in TOKEN_PRICES if cost.get(key) is not None]
         rows.append(
             (
