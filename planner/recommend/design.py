@@ -1,0 +1,132 @@
+"""One design on its way to the fewest replicas that keep the promise, and the batching limits that help it there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from planner.metrics import MIN_REPLICATIONS
+from planner.plan import Plan, plan
+from planner.recommend.bounds import Bound
+from planner.recommend.space import with_replicas, with_setting
+from planner.scenario import Scenario
+from planner.sweep import strain, strains
+
+GROWTH = 1.2
+"""Replicas grow by this factor while the promise breaks, by one while there are few."""
+MOST_OVER_BOUND = 16
+"""A design that needs this many times its closed-form bound is given up."""
+FAR_OFF = 1.5
+"""Worst promise, observed over promised, above which one run is enough to give a design up."""
+NEAR = 0.15
+"""Distance from 1 within which a handful of runs does not decide."""
+ROOM = 0.95
+"""Observed over promised above which a promise has nothing left to trade."""
+
+
+@dataclass(slots=True)
+class Design:
+    """A layout on its way to the fewest replicas that keep the promise."""
+
+    judged: Bound
+    replicas: int
+    """To be simulated next."""
+    failed: int = 0
+    """The most replicas seen to break the promise."""
+    holds: int = 0
+    """The fewest seen to keep it; 0 while none did."""
+    answer: Plan | None = None
+    """The plan at `holds`."""
+    simulated: int = 0
+    doubted: bool = False
+    """Whether a very large fleet was tried."""
+
+    @property
+    def most(self) -> int:
+        """Replicas beyond which it is not worth asking."""
+        return MOST_OVER_BOUND * self.judged.replicas
+
+    def settle(self) -> str:
+        """Simulate once more: "open" when another number of replicas is to be tried, "closed" when all is known.
+
+        Grows by a share at a time while the promise breaks, then halves the gap; after the second failure one very large
+        fleet decides whether replicas help at all.
+        """
+        answer = self._try(self.replicas)
+        if answer is not None:
+            self.holds, self.answer = self.replicas, answer
+        else:
+            again, self.failed = self.failed > 0, self.replicas
+            if again and not self.doubted and not self.holds:
+                self.doubted = True
+                if self._try(self.most) is None:
+                    return "closed"
+        if self.holds:
+            self.replicas = (self.failed + self.holds) // 2
+            # The bound itself was not simulated to fail, but nothing below it can hold.
+            least = max(self.failed, self.judged.replicas - 1)
+            self.replicas = max(self.replicas, least + 1)
+            return "closed" if self.holds - least <= 1 else "open"
+        self.replicas = max(self.replicas + 1, math.ceil(self.replicas * GROWTH))
+        return "closed" if self.replicas > self.most else "open"
+
+    def _try(self, replicas: int) -> Plan | None:
+        """The plan with the first batching limits that keep the promise at this many replicas, or None."""
+        layout, seen = self.judged.layout, None
+        for setting in layout.settings:
+            if seen is not None and not _worth_trying(setting, layout.settings[0], seen):
+                continue
+            answer, runs = _decided(with_replicas(with_setting(layout.scenario, setting), replicas))
+            self.simulated += runs
+            if strain(answer) <= 1:
+                return answer
+            seen = _latest(seen, setting, answer)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the batching limits tried so far did: promises over their limits, and the fewest sequences that still queued."""
+
+    first: float
+    """TTFT over its promise with the first limits."""
+    token: float
+    """TPOT or E2E over its promise with the first limits."""
+    starved: int
+    """The largest max_num_seqs at which waiting for a seat broke the TTFT promise."""
+
+
+def _latest(seen: _Seen | None, setting: tuple[int, int], answer: Plan) -> _Seen:
+    ratios = strains(answer)
+    first, token = ratios.get("ttft_s", 0.0), max((v for name, v in ratios.items() if name != "ttft_s"), default=0.0)
+    if seen is None:
+        return _Seen(first, token, 0)
+    return replace(seen, starved=max(seen.starved, setting[0])) if first > 1 else seen
+
+
+def _worth_trying(setting: tuple[int, int], tried: tuple[int, int], seen: _Seen) -> bool:
+    """Whether these batching limits could mend what the first ones broke.
+
+    Limits trade one promise against the other: fewer sequences at once speed tokens up and make requests wait, a larger
+    token budget does the reverse. Where neither promise has room, or both are broken, no limit helps.
+    """
+    slower_first = setting[0] < tried[0]
+    if seen.token > 1:
+        return seen.first < ROOM and slower_first and setting[0] > seen.starved and setting[1] == tried[1]
+    return seen.token < ROOM and not slower_first and setting[1] > tried[1]
+
+
+def _decided(design: Scenario) -> tuple[Plan, int]:
+    """The design simulated until it is clear whether it keeps its promise, and the plans that took.
+
+    One run settles what is far off, a handful most of the rest; only a strain near 1 is worth the replications of a full
+    plan, because a 95th percentile of one run can be a third off.
+    """
+    answer = plan(design, "quick")
+    if design.simulation.replications is not None or strain(answer) > FAR_OFF:
+        return answer, 1
+    handful = design.simulation.model_copy(update={"replications": MIN_REPLICATIONS})
+    several = plan(design.model_copy(update={"simulation": handful}), "quick")
+    if not 1 - NEAR <= strain(several) <= 1 + NEAR:
+        return several, 2
+    return plan(design, "full"), 3
