@@ -124,13 +124,8 @@ def strains(answer: Plan) -> dict[str, float]:
     """Observed over promised at the SLO's percentile, by promise; infinite where the load cannot drain, empty where nothing ran."""
     if answer.load is None:
         return {}
-    metrics, slo = answer.load.metrics, answer.scenario.slo
-    found = {}
-    for name in ("ttft_s", "tpot_s", "e2e_s"):
-        promise, seen = getattr(slo, name), getattr(metrics.latency, name)
-        if promise is not None and seen is not None:
-            found[name] = math.inf if metrics.simulation.overloaded else float(seen.percentile(slo.percentile) / promise)
-    return found
+    slo, drains = answer.scenario.slo, not answer.load.overloaded
+    return {name: at_s / getattr(slo, name) if drains else math.inf for name, at_s in answer.load.reached_s.items()}
 
 
 def strain(answer: Plan) -> float:

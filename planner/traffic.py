@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, isfinite
 
+import numpy as np
+
 from planner import traces
-from planner.scenario import Workload, mean_length
+from planner.scenario import Workload, length_quantile, mean_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,11 @@ def of(workload: Workload) -> Traffic:
     # Turn t repeats t − 1 earlier ones: their new tokens, the prefix once, and their answers without the thinking.
     history = (workload.turns - 1) / 2 * (new - shared + output * (1 - workload.thinking_share))
     return Traffic(workload.request_rate, new + history, float(shared), shared + history, output)
+
+
+@lru_cache(maxsize=512)
+def prompt_quantile(workload: Workload, share: float) -> float:
+    """Prompt tokens that this share of the requests does not exceed; of a session's first turn where there are several."""
+    if workload.trace is not None:
+        return float(np.quantile(traces.get(workload.trace).input_tokens, share))
+    return max(length_quantile(workload.input_len, share), workload.shared_prefix_len)

@@ -73,7 +73,7 @@ def summary(answer: Any) -> list[str]:
         )
     if cost["usd_per_month"] is not None:
         lines.append(f"{cell(cost['usd_per_month'], 'usd').text} per month for {cost['gpus']} GPUs")
-    lines += [f"{p['severity']}: {p['message']} {p['remedy']}".strip() for p in d["problems"]]
+    lines += [". ".join(part.rstrip(".") for part in (f"{p['severity']}: {p['message']}", p["remedy"]) if part) for p in d["problems"]]
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -185,7 +185,9 @@ def promised(timeline: Timeline, slo: Slo, api_s: float = API_S, mode: Mode = "p
     for name, (promise_s, latency_s, who) in chosen.items():
         if promise_s is not None and who.any():
             reached = np.where(timeline.finished, latency_s, np.inf)[who]
-            figures[name] = float(np.percentile(reached, slo.percentile, method="higher"))
+            # Between a number and "never" there is no straight line.
+            method: Literal["linear", "higher"] = "linear" if np.isfinite(reached).all() else "higher"
+            figures[name] = float(np.percentile(reached, slo.percentile, method=method))
     return figures
 
 

@@ -45,7 +45,7 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
         load=load.cost_load if load else None,
     )
     found += latency_problems(built, closed, scenario)
-    found += load_problems(built, closed, load, scenario) if load else [NO_TRAFFIC]
+    found += load_problems(load, scenario) if load else [NO_TRAFFIC]
     found += cost.problems(scenario, bill)
     return Plan(
         scenario=scenario,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil, isfinite
+
+from planner import traffic
 from planner.plan.deployment import Deployment
 from planner.plan.load import Loaded
-from planner.plan.steady import Steady, input_tokens
+from planner.plan.steady import Steady, prefill_alone_s
 from planner.plan.system import Deployments, left_out, simulated_share
 from planner.problems import Problem, Severity
 from planner.scenario import Scenario
@@ -30,31 +33,54 @@ def memory_problems(deployments: Deployments) -> list[Problem]:
 
 def latency_problems(deployments: Deployments, steady: Steady, scenario: Scenario) -> list[Problem]:
     """Promises that a request alone on an idle machine already breaks: replicas cannot mend those."""
-    slo = scenario.slo
-    alone_ttft_s = steady.prefill_s + deployments[0].step_time.api_s
-    alone_tpot_s = steady.decode_step_batch1_s / deployments[-1].profile.acceptance_length
+    slo, load = scenario.slo, scenario.workload
+    prefill, decode = deployments[0], deployments[-1]
+    share, means = slo.percentile / 100, traffic.of(load)
+    prompt = max(1, round(traffic.prompt_quantile(load, share)))
+    tpot_s = steady.decode_step_batch1_s / decode.profile.acceptance_length
+    mean_ttft_s = steady.prefill_s + prefill.step_time.api_s
+    # What a cache holds costs a lone request nothing once it is warm, so only prompts that share nothing can be judged.
+    grows = scenario.engine.enable_prefix_caching and (means.reusable_tokens > 0 or load.trace is not None)
+    faster = "a faster GPU or more tensor parallelism"
+    judged = (
+        ("ttft_s", "TTFT", f"a p{slo.percentile} prompt of {prompt:,} tokens", lone_ttft_s(prefill, prompt), not grows, faster),
+        ("tpot_s", "TPOT", "one sequence", tpot_s, True, "fewer bytes of weights, more tensor parallelism, or speculation"),
+        (
+            "e2e_s",
+            "the answer",
+            f"a mean request of {means.input_tokens:,.0f} + {means.output_tokens:,.0f} tokens",
+            mean_ttft_s + tpot_s * max(0.0, means.output_tokens - 1),
+            not grows,
+            f"{faster}, speculation, or shorter answers",
+        ),
+    )
     found = []
-    for name, alone_s, promise_s, lever in (
-        ("TTFT", alone_ttft_s, slo.ttft_s, "a faster GPU, more tensor parallelism, or prompts that are cached"),
-        ("TPOT", alone_tpot_s, slo.tpot_s, "fewer bytes of weights, more tensor parallelism, or speculation"),
-    ):
-        cached = scenario.engine.enable_prefix_caching and (scenario.workload.shared_prefix_len or scenario.workload.turns > 1)
-        if promise_s is not None and alone_s > promise_s and not (name == "TTFT" and cached):
-            of = f"a prompt of {input_tokens(scenario):,.0f} tokens" if name == "TTFT" else "one sequence"
-            message = (
-                f"{name} of {of} alone is {alone_s / MS:,.0f} ms, over the promised {promise_s / MS:,.0f} ms: more replicas will not help"
-            )
-            field = f"slo.{name.lower()}_s"
-            found.append(Problem("infeasible_slo", "error", field, message, f"It needs {lever}, or another promise."))
+    for name, label, what, alone_s, can_judge, lever in judged:
+        promise_s = getattr(slo, name)
+        if promise_s is not None and can_judge and alone_s > promise_s:
+            over = f"{ms(alone_s)}, over the promised {ms(promise_s)}"
+            message = f"{label} of {what} alone is {over}: more replicas will not help"
+            found.append(Problem("infeasible_slo", "error", f"slo.{name}", message, f"It needs {lever}, or another promise."))
     return found
 
 
-def load_problems(deployments: Deployments, steady: Steady, load: Loaded, scenario: Scenario) -> list[Problem]:
+def ms(seconds: float) -> str:
+    """Milliseconds as a person reads them."""
+    milliseconds = seconds / MS
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
+
+
+def lone_ttft_s(deployment: Deployment, prompt: int) -> float:
+    """TTFT of one prompt on an idle replica, nothing cached, s."""
+    return prefill_alone_s(deployment, prompt) + deployment.step_time.api_s
+
+
+def load_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
     """Overload, instability and runs that were cut short."""
     run, seen = load.metrics.simulation, load.metrics.throughput
     found = []
     if load.overloaded:
-        found.append(overload(deployments[-1], load, scenario))
+        found.append(overload(load, scenario))
     else:
         found += promise_problems(load, scenario)
     if not run.stable and not load.overloaded and run.replications > 1:
@@ -63,10 +89,7 @@ def load_problems(deployments: Deployments, steady: Steady, load: Loaded, scenar
     if run.stopped and not load.overloaded:
         found.append(Problem("stopped", "warning", "workload.num_prompts", f"The simulation {run.stopped}.", "Ask for fewer requests."))
     found += bounded(load, scenario)
-    for timeline in load.timelines[:1]:
-        for reason in timeline.reasons[:3]:
-            message = f"some requests failed: {reason}"
-            found.append(Problem("requests_failed", "warning", "engine.max_model_len", message, "Shorten them or give more cache."))
+    found += failures(load)
     share = simulated_share(scenario)
     if share < 1:
         message = f"{share:.1%} of the fleet was simulated with its share of the traffic and stands for the whole"
@@ -103,64 +126,82 @@ def bounded(load: Loaded, scenario: Scenario) -> list[Problem]:
     return found
 
 
-USELESS_SHARE = 0.01
-"""Capacity below this share of what the replica could serve without a promise: no number of replicas is the answer."""
-
-
 THIN = 0.85
 """Observed over promised above which the margin is within the error of step times and of one percentile's sampling."""
 
+LABELS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "the whole answer"}
+
 
 def promise_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
-    """Promises that this load breaks, with the rate that would keep them."""
-    slo, rate, capacity = scenario.slo, scenario.workload.request_rate, load.capacity_requests_per_s
-    seen = load.metrics.latency
-    broken, thin = [], []
-    for name, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "the whole answer")):
-        promise_s, latency = getattr(slo, name), getattr(seen, name)
-        if promise_s is not None and latency is not None and (at := latency.percentile(slo.percentile)) > THIN * promise_s:
-            against = f"{label} {at / MS:,.0f} ms against {promise_s / MS:,.0f} ms"
-            (broken if at > promise_s else thin).append(against)
-    if not broken and (not rate or capacity is None or rate <= capacity):
+    """Promises that this load breaks, refused and abandoned requests counted as misses, with the rate that would keep them."""
+    slo, rate, capacity = scenario.slo, load.offered_requests_per_s, load.capacity_requests_per_s
+    broken: list[str] = []
+    thin: list[str] = []
+    for name, at_s in load.reached_s.items():
+        promise_s = getattr(slo, name)
+        if at_s > THIN * promise_s:
+            at = ms(at_s) if isfinite(at_s) else f"never reached by over {100 - slo.percentile} % of requests"
+            (broken if at_s > promise_s else thin).append(f"{LABELS[name]} {at} against {ms(promise_s)}")
+    if not broken and (not rate or not capacity or rate <= capacity):
+        if not thin:
+            return []
         message = f"the promise at p{slo.percentile} holds by a margin thinner than the prediction is sure of: {'; '.join(thin)}"
-        remedy = "Measure before relying on it, or keep one more replica."
-        return [Problem("thin_margin", "warning", "slo", message, remedy)] if thin else []
-    message = (
-        f"the promise at p{slo.percentile} is missed: {'; '.join(broken)}" if broken else f"the promise at p{slo.percentile} is on the edge"
-    )
+        return [Problem("thin_margin", "warning", "slo", message, "Measure before relying on it, or keep one more replica.")]
+    missed = f"is missed: {'; '.join(broken)}" if broken else "is on the edge"
+    message = f"the promise at p{slo.percentile} {missed}"
+    if any(not isfinite(at_s) for at_s in load.reached_s.values()):
+        return [Problem("slo_missed", "warning", "engine.max_model_len", message, "Serve the requests that are refused or given up.")]
     if not rate or capacity is None:
         return [Problem("slo_missed", "warning", "slo", message, "Fewer clients at once, more replicas, or a faster layout.")]
-    highest = max((probe.rate for probe in load.probes), default=0.0)
-    if capacity <= USELESS_SHARE * highest:
-        remedy = (
-            "It breaks at every useful rate: bursts or long prompts fall on everyone else's tokens. "
-            "Smaller max_num_batched_tokens, a faster GPU or another promise."
-        )
-        return [Problem("slo_missed", "warning", "engine.max_num_batched_tokens", message, remedy)]
-    needed = -(-rate * scenario.fleet.replicas // capacity)
+    if capacity == 0:
+        return [Problem("slo_missed", "warning", "engine.max_num_batched_tokens", message, USELESS)]
     message += f"; it holds up to {capacity:.3g} requests/s, {rate:.3g} arrive"
-    remedy = f"{needed:.0f} replicas would hold it." if needed > scenario.fleet.replicas else "A little less load, or one more replica."
-    return [Problem("slo_missed", "warning", "fleet.replicas", message, remedy)]
+    return [Problem("slo_missed", "warning", "fleet.replicas", message, growth(scenario, rate / capacity))]
 
 
-def overload(deployment: Deployment, load: Loaded, scenario: Scenario) -> Problem:
+USELESS = (
+    "It breaks at every useful rate, so more replicas will not help: refused requests, bursts or long prompts break it. "
+    "Smaller max_num_batched_tokens, a longer max_model_len, a faster GPU or another promise."
+)
+
+
+def growth(scenario: Scenario, factor: float) -> str:
+    """What a fleet that is short by `factor` should grow to."""
+    split = scenario.disaggregation
+    if split is not None:
+        prefill, decode = (ceil(pool.replicas * factor) for pool in (split.prefill, split.decode))
+        return f"About {prefill} prefill and {decode} decode replicas would hold it."
+    needed = max(scenario.fleet.replicas + 1, ceil(scenario.fleet.replicas * factor))
+    return f"{needed} replicas would hold it."
+
+
+BINDS = {
+    "kv_cache": ("the KV cache is full", "precision.kv_cache"),
+    "max_num_seqs": ("every seat of max_num_seqs is taken", "engine.max_num_seqs"),
+    "max_num_batched_tokens": ("prompts wait for the token budget of the steps", "parallel.tensor_parallel_size"),
+}
+
+
+def overload(load: Loaded, scenario: Scenario) -> Problem:
     """More arrives than can be served: by how much, and which resource binds."""
-    seen = load.metrics.throughput
-    offered = scenario.workload.request_rate
-    cache, seats = deployment.memory.cache_limited_batch, deployment.scenario.engine.max_num_seqs
-    prefill_share = sum(t.input_busy_s for t in load.timelines) / max(1e-9, sum(t.input_busy_s + t.output_busy_s for t in load.timelines))
-    if prefill_share > 0.5:
-        binds, field = f"prefill takes {prefill_share:.0%} of the busy time", "parallel.tensor_parallel_size"
-    elif cache <= seats:
-        binds, field = f"the KV cache holds {cache} sequences", "precision.kv_cache"
-    else:
-        binds, field = f"max_num_seqs admits {seats} sequences", "engine.max_num_seqs"
+    offered, capacity = load.offered_requests_per_s, load.capacity_requests_per_s
+    binds, field = BINDS.get(load.metrics.simulation.limited_by, ("the engine cannot keep up", "fleet.replicas"))
     if offered is None:
-        return Problem(
-            "overloaded", "error", "workload.max_concurrency", f"the queue grows without end; {binds}", "Fewer clients or more replicas."
-        )
-    served = max(load.capacity_requests_per_s or seen.requests_per_s, 1e-9)
-    replicas = max(scenario.fleet.replicas + 1, -(-offered * scenario.fleet.replicas // served))
-    what = "the promise holds" if load.capacity_requests_per_s else "the engine keeps up"
+        message = f"overloaded: the queue grows without end; {binds}"
+        return Problem("overloaded", "error", "workload.max_concurrency", message, "Fewer clients or more replicas.")
+    if capacity == 0 or not load.metrics.throughput.requests_per_s:
+        return Problem("overloaded", "error", field, f"overloaded: {offered:.3g} requests/s arrive and {binds}", USELESS)
+    served = capacity or load.metrics.throughput.requests_per_s
+    what = "the promise holds" if capacity else "the engine keeps up"
     message = f"overloaded: {offered:.3g} requests/s arrive, {what} up to about {served:.3g} ({offered / served:.2f}×); {binds}"
-    return Problem("overloaded", "error", field, message, f"About {replicas:.0f} replicas are needed.")
+    return Problem("overloaded", "error", field, message, growth(scenario, offered / served))
+
+
+def failures(load: Loaded) -> list[Problem]:
+    """Requests that were refused or given up, with their share and one of the reasons."""
+    run, seen = load.metrics.simulation, load.metrics.throughput
+    reasons = [reason for timeline in load.timelines for reason in timeline.reasons]
+    if not reasons:
+        return []
+    message = f"{seen.failed / max(1, run.requests):.1%} of requests are refused or unfinished, for example: {reasons[0]}"
+    return [Problem("requests_failed", "warning", "engine.max_model_len", message, "Shorten them, raise max_model_len or give more cache.")]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Literal
 
-from planner import bounds, capacity
+from planner import bounds, capacity, traces, traffic
 from planner.cost import Load
 from planner.metrics import Metrics, overloaded, promised, settled, summarize
-from planner.plan.steady import decode_shape, input_tokens, output_tokens, plan_batch, prefill_rate
+from planner.plan.steady import decode_shape, plan_batch, prefill_rate
 from planner.plan.system import Deployments, run_once, simulated_share
 from planner.scenario import Scenario
 from planner.scheduler import Timeline
@@ -26,6 +26,8 @@ CAPACITY_TOLERANCE = 0.03
 CAPACITY_PROBES = 10
 CAPACITY_RUNS = 4
 """Runs behind one probe: the percentile of a single one wanders by a tenth and more near the knee."""
+USELESS_SHARE = 0.01
+"""Capacity below this share of the highest rate tried: the promise breaks for another reason than load."""
 CAPACITY_START = 0.8
 """First rate tried, as a share of saturation: the promise usually breaks a little below."""
 
@@ -37,16 +39,24 @@ class Loaded:
     metrics: Metrics
     timelines: tuple[Timeline, ...]
     """One per replication, in the order of their seeds."""
+    reached_s: dict[str, float]
+    """Each promised latency at its percentile over ALL requests, mean of the runs: infinite where too many were refused or given up."""
+    offered_requests_per_s: float | None
+    """What arrives at the whole fleet; None for a closed loop."""
     capacity_requests_per_s: float | None
-    """Largest rate of the whole fleet at which every promise holds at its percentile; None where none was searched."""
+    """Largest rate of the whole fleet at which every promise holds at its percentile; 0 where no useful rate keeps it, None where
+    none was searched or the search ran out of work before it knew."""
     utilization: float | None
     """Offered rate over that capacity."""
-    overloaded: bool
-    """More arrives than can be served: the queue grows as long as the load lasts."""
     probes: tuple[capacity.Probe, ...] = ()
     """Rates tried by the search, with the worst latency over its promise at each."""
     transfers: Transfers | None = None
     """What moved between the pools of a disaggregated plan in the first run."""
+
+    @property
+    def overloaded(self) -> bool:
+        """More arrives than can be served: the queue grows as long as the load lasts."""
+        return self.metrics.simulation.overloaded
 
     @property
     def cost_load(self) -> Load:
@@ -90,36 +100,49 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     api_s = deployments[0].step_time.api_s
     slo, mode = scenario.slo, scenario.simulation.mode
 
+    pace = trace_pace(scenario)
+
     def run(seed: int, rate_scale: float = 1.0) -> Timeline:
-        return run_once(deployments, scenario, scenario.workload.seed + seed, rate_scale)[0]
+        return run_once(deployments, scenario, scenario.workload.seed + seed, rate_scale * pace)[0]
 
     wanted = scenario.simulation.replications or (1 if effort == "quick" or mode == "benchmark" else bounds.MAX_REPLICATIONS)
     fixed = scenario.simulation.replications is not None
-    first, transfers = run_once(deployments, scenario, scenario.workload.seed)
+    first, transfers = run_once(deployments, scenario, scenario.workload.seed, pace)
     timelines = [first]
     while len(timelines) < wanted and affordable(timelines, scenario):
         if not fixed and (overloaded(timelines[0]) or settled(timelines, slo, api_s)):
             break
         timelines.append(run(len(timelines)))
     metrics = whole_fleet(summarize(timelines, slo, mode, api_s, [c.slo for c in scenario.workload.priority_classes]), scenario)
-    found = None
-    if effort == "full" and scenario.workload.request_rate:
-        found = search_capacity(deployments, scenario, run, api_s)
-    offered, rate = scenario.workload.request_rate, found.rate if found else None
-    too_much = metrics.simulation.overloaded
-    if offered and rate is not None and offered > rate:
-        # A short run ends before its queue has shown that it never stops growing.
-        too_much = too_much or offered > saturation_rate(deployments, scenario)
-    run_facts = dataclasses.replace(metrics.simulation, overloaded=too_much, stable=metrics.simulation.stable and not too_much)
+    offered = traffic.of(scenario.workload).request_rate
+    found = search_capacity(deployments, scenario, offered, run, api_s) if effort == "full" and offered else None
+    rate = useful_rate(found) if found else None
+    each = [promised(t, slo, api_s, mode) for t in timelines]
     return Loaded(
-        metrics=dataclasses.replace(metrics, simulation=run_facts),
+        metrics=metrics,
         timelines=tuple(timelines),
+        reached_s={name: sum(seen[name] for seen in each) / len(each) for name in each[0]},
+        offered_requests_per_s=offered,
         capacity_requests_per_s=rate,
         utilization=offered / rate if rate and offered else None,
-        overloaded=too_much,
         probes=found.probes if found else (),
         transfers=transfers,
     )
+
+
+def trace_pace(scenario: Scenario) -> float:
+    """Factor on the arrivals of a recorded trace that gives them the rate the scenario asks for; 1 for drawn arrivals."""
+    asked, trace = scenario.workload.request_rate, scenario.workload.trace
+    if trace is None or not asked:
+        return 1.0
+    own = traces.get(trace).request_rate
+    return asked / own if isfinite(own) else 1.0
+
+
+def useful_rate(found: capacity.Capacity) -> float:
+    """The capacity a search found; 0 where the promise holds only at a rate that no number of replicas makes useful."""
+    highest = max((probe.rate for probe in found.probes), default=0.0)
+    return found.rate if found.rate > USELESS_SHARE * highest else 0.0
 
 
 def affordable(timelines: list[Timeline], scenario: Scenario) -> bool:
@@ -149,16 +172,14 @@ def whole_fleet(metrics: Metrics, scenario: Scenario) -> Metrics:
 
 
 def search_capacity(
-    deployments: Deployments, scenario: Scenario, run: Callable[[int, float], Timeline], api_s: float
+    deployments: Deployments, scenario: Scenario, offered: float, run: Callable[[int, float], Timeline], api_s: float
 ) -> capacity.Capacity | None:
     """Largest rate of the whole fleet that keeps every promise at its percentile, on average over a few runs.
 
     `run(seed, rate_scale)` simulates once. Every rate sees the same random numbers, so that only the rate differs.
     """
-    slo, offered = scenario.slo, scenario.workload.request_rate
+    slo = scenario.slo
     promises = {name: getattr(slo, name) for name in ("ttft_s", "tpot_s", "e2e_s") if getattr(slo, name) is not None}
-    if not offered:
-        return None
     spent = 0.0
     tried: list[capacity.Probe] = []
 
@@ -196,14 +217,16 @@ class _OutOfWork(Exception):
 
 
 def saturation_rate(deployments: Deployments, scenario: Scenario) -> float:
-    """Closed-form guess of the fleet's largest rate: a request costs its prefill alone and its share of full decode steps."""
+    """Closed-form guess of the fleet's largest rate: a request costs the prefill of what no cache holds and its share of full steps."""
     prefill, decode = deployments[0], deployments[-1]
     split = scenario.disaggregation
     batch = max(1, plan_batch(decode, 1))
-    prompt = max(1, round(input_tokens(scenario)))
+    means = traffic.of(scenario.workload)
+    cached = means.reusable_tokens if prefill.scenario.engine.enable_prefix_caching else 0.0
+    prompt = max(1, round(means.input_tokens - cached))
     step_s = decode.step_time(decode_shape(decode, batch))
     prefill_s = prompt / prefill_rate(prefill, prompt)
-    decode_s = output_tokens(scenario) / decode.profile.acceptance_length * step_s / batch
+    decode_s = means.output_tokens / decode.profile.acceptance_length * step_s / batch
     if split is not None:
         return min(split.prefill.replicas / prefill_s, split.decode.replicas / decode_s)
     return scenario.fleet.replicas / (prefill_s + decode_s)

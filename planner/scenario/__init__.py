@@ -28,7 +28,7 @@ from planner.scenario.deployment import (
     WeightPrecision,
 )
 from planner.scenario.fleet import Commitment, CustomPrice, Fleet, Owned, Price, Quality
-from planner.scenario.traffic import Length, Lengths, PriorityClass, Slo, TraceRef, Workload, mean_length
+from planner.scenario.traffic import Length, Lengths, PriorityClass, Slo, TraceRef, Workload, length_quantile, mean_length
 
 SCHEMA_VERSION: Literal[1] = 1
 

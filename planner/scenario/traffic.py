@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -165,3 +166,30 @@ def _mean_of_segment(low: float, high: float, cut: float) -> float:
 
 def _normal(z: float) -> float:
     return 0.5 * (1 + math.erf(z / math.sqrt(2)))
+
+
+def length_quantile(length: Length, share: float) -> float:
+    """Tokens that this share of the draws does not exceed."""
+    if isinstance(length, (int, float)):
+        return float(length)
+    mean = float(length.mean or 0.0)
+    if length.kind == "uniform":
+        found = mean * (1 + float(length.half_width or 0.0) * (2 * share - 1))
+    elif length.kind == "lognormal" and length.cv:
+        sigma = math.sqrt(math.log1p(length.cv**2))
+        found = mean * math.exp(sigma * NormalDist().inv_cdf(min(max(share, 1e-9), 1 - 1e-9)) - sigma**2 / 2)
+    elif length.kind == "percentiles":
+        found = _quantile_of_percentiles(length.points or (), share)
+    elif length.kind == "empirical":
+        values = sorted(length.values or ())
+        found = values[min(len(values) - 1, math.ceil(share * len(values)) - 1)] if share > 0 else values[0]
+    else:
+        found = mean
+    return min(found, length.max) if length.max else found
+
+
+def _quantile_of_percentiles(points: tuple[tuple[float, float], ...], share: float) -> float:
+    for (p0, v0), (p1, v1) in pairwise(points):
+        if share <= p1:
+            return v0 if share <= p0 else v0 + (v1 - v0) * (share - p0) / (p1 - p0)
+    return points[-1][1]
