@@ -57,6 +57,9 @@ def test_breakeven_week_seats_sensitivity(capsys: pytest.CaptureFixture) -> None
     assert answer["break_even"][0]["label"] == "api"
     assert answer["power"]["grid"]["region"] == "france"
     assert answer["waterfall"][0]["name"] == "floor"
+    cells = answer["heat_map"]["usd_per_mtok"]
+    assert cells[0][0] == pytest.approx(cells[-1][0] * 10)
+    assert cells[0][2] == pytest.approx(cells[0][0] * 2)
     assert "api" in run(capsys, "breakeven", PRESET, *SMALL, *api)
     week = json.loads(
         run(capsys, "week", PRESET, *SMALL, *api, "--set", "fleet.demand_curve=azure-2024-code", "--overflow", "api", "--json")

@@ -67,6 +67,8 @@ def test_frontier_over_layouts() -> None:
         assert beaten or p.on_frontier
     speeds = sorted(best, key=lambda p: p.tokens_per_s_per_user)
     assert [p.usd_per_mtok for p in speeds] == sorted(p.usd_per_mtok for p in speeds)
+    productive = sorted((p for p in points if p.on_throughput_frontier), key=lambda p: p.tokens_per_s_per_user)
+    assert [p.output_tokens_per_s_per_gpu for p in productive] == sorted((p.output_tokens_per_s_per_gpu for p in productive), reverse=True)
     chosen = frontier.cheapest_at(points, speeds[0].tokens_per_s_per_user)
     assert chosen.usd_per_mtok == min(p.usd_per_mtok for p in best)
     assert frontier.cheapest_at(points, 1e9) is None

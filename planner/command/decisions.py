@@ -87,7 +87,8 @@ def run_breakeven(arguments: argparse.Namespace) -> int:
     bars, power = decision.waterfall_of(answer), decision.power_of(answer, arguments.region)
     if arguments.json:
         shapes = decision.blend_by_shape(answer.scenario)
-        print_json({"break_even": plain(found), "waterfall": plain(bars), "power": plain(power), "blend_by_shape": shapes})
+        answers = {"break_even": found, "waterfall": bars, "power": power, "heat_map": decision.heat_map_of(answer)}
+        print_json({name: plain(value) for name, value in answers.items()} | {"blend_by_shape": shapes})
         return 0
     print_table(
         ["list price", "USD/1,000 requests", "break-even requests/day", "utilisation there", "always cheaper above"],

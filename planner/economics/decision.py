@@ -11,6 +11,7 @@ from planner import cost, demand
 from planner.catalog import workloads
 from planner.cost import Comparison
 from planner.economics import breakeven, mix, offline, power, seats, waterfall, week
+from planner.economics.sensitivity import heat_map
 from planner.plan import Plan
 from planner.problems import InputError
 from planner.scenario import Commitment, Scenario, Workload
@@ -18,6 +19,8 @@ from planner.units import GB, HOURS_PER_MONTH, HOURS_PER_WEEK
 
 CURVE_POINTS = 40
 MOST_STEPS = 12
+FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
+"""Prices of a GPU-hour that a heat map shows, times the plan's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,31 @@ def blend_by_shape(scenario: Scenario) -> dict[str, dict[str, float]]:
         blends = cost.compare(prices, request, None)
         found[slug] = {row.label: row.blended for row in blends if row.blended is not None}
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """USD per million tokens, blended, by share of capacity in use (rows) and price of a GPU-hour (columns)."""
+
+    utilizations: tuple[float, ...]
+    usd_per_gpu_hour: tuple[float, ...]
+    usd_per_mtok: tuple[tuple[float, ...], ...]
+
+
+def heat_map_of(
+    answer: Plan, utilizations: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0), factors: Sequence[float] = FACTORS
+) -> HeatMap | None:
+    """Utilisation × price around this plan; None where it has no price or no capacity figure.
+
+    The plan's own blend at its own utilisation fixes the price at full use: both axes act on it by plain arithmetic.
+    """
+    blended, hours = answer.cost.usd_per_mtok_blended, answer.cost.gpu_hours
+    used = answer.load.utilization if answer.load else None
+    if blended is None or not hours or not used:
+        return None
+    usd = hours[0].usd
+    prices = tuple(usd * factor for factor in factors)
+    return HeatMap(tuple(utilizations), prices, heat_map(blended * used, usd, utilizations, prices))
 
 
 def batch_job(answer: Plan, documents: float, window_s: float) -> offline.Job:

@@ -35,6 +35,8 @@ class Point:
     """The same dollars over output tokens alone, as published price-speed charts do."""
     on_frontier: bool = False
     """No other point is both faster for the user and cheaper."""
+    on_throughput_frontier: bool = False
+    """No other point is both faster for the user and more productive per GPU."""
 
 
 def pareto(items: Iterable[Item], gain: Callable[[Item], float], price: Callable[[Item], float]) -> list[Item]:
@@ -66,8 +68,9 @@ def points(
             for tp in tensor_parallel_sizes:
                 found += _layout_points(_candidate(scenario, gpu, tp, precision), batches)
     priced = [p for p in found if p.usd_per_mtok is not None]
-    best = set(map(id, pareto(priced, lambda p: p.tokens_per_s_per_user, lambda p: p.usd_per_mtok or 0.0)))
-    return tuple(_marked(p, id(p) in best) for p in found)
+    cheap = set(map(id, pareto(priced, lambda p: p.tokens_per_s_per_user, lambda p: p.usd_per_mtok or 0.0)))
+    busy = set(map(id, pareto(found, lambda p: p.tokens_per_s_per_user, lambda p: -p.output_tokens_per_s_per_gpu)))
+    return tuple(replace(p, on_frontier=id(p) in cheap, on_throughput_frontier=id(p) in busy) for p in found)
 
 
 def cheapest_at(candidates: Sequence[Point], tokens_per_s_per_user: float) -> Point | None:
@@ -119,7 +122,3 @@ def _layout_points(scenario: Scenario, batches: Sequence[int]) -> list[Point]:
             )
         )
     return found
-
-
-def _marked(point: Point, on_frontier: bool) -> Point:
-    return replace(point, on_frontier=on_frontier) if on_frontier else point
