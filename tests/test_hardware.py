@@ -2,9 +2,9 @@
 
 import pytest
 
-from planner import catalog, hardware
+from planner import catalog, hardware, plan
 from planner.problems import InputError
-from planner.scenario import Hardware, Overrides
+from planner.scenario import Hardware, Overrides, parse
 from planner.units import GB, GIB
 
 
@@ -17,6 +17,40 @@ def test_h100_in_si() -> None:
     assert gpu.peak_flops("bf16") == pytest.approx(989.4e12)
     assert gpu.peak_flops("fp8") == pytest.approx(1978.9e12)
     assert (gpu.link_bytes_s, gpu.scale_up_domain_gpus, gpu.nic_bytes_s) == (450 * GB, 8, 50 * GB)
+
+
+@pytest.mark.parametrize(
+    ("slug", "low_gib", "high_gib"),
+    [
+        ("mi300x", 191.69, 191.98),
+        ("mi325x", 255.69, 255.98),
+        ("rtx-5090", 31.34, 31.39),
+        ("rtx-4090", 23.5, 23.66),
+        ("a100-80-sxm", 79.1, 79.35),
+        ("b200-sxm", 178.3, 178.4),
+    ],
+)
+def test_memory_is_what_out_of_memory_messages_call_the_total(slug: str, low_gib: float, high_gib: float) -> None:
+    gpu = hardware.of(Hardware(gpu=slug))
+    assert low_gib <= gpu.memory_engine_bytes / GIB <= high_gib
+    assert gpu.memory_basis == "engine log"
+
+
+def test_70b_in_16_bit_fits_one_mi300x() -> None:
+    scenario = parse(
+        {
+            "model": {"name": "llama-3.1-70b"},
+            "hardware": {"gpu": "mi300x"},
+            "precision": {"weights": "bf16", "kv_cache": "auto"},
+            "parallel": {"tensor_parallel_size": 1},
+            "engine": {"max_model_len": 32768},
+        }
+    )
+    memory = plan(scenario, effort="quick").memory
+    assert memory is not None
+    assert memory.fits
+    assert memory.weights_bytes_per_gpu / GIB == pytest.approx(131.4, abs=0.1)
+    assert 30 < memory.kv_pool_bytes_per_gpu / GIB < 45
 
 
 @pytest.mark.parametrize(
