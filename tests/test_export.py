@@ -326,7 +326,7 @@ KINDS_OF_PLAN = [
 ]
 
 
-@pytest.mark.parametrize("part", KINDS_OF_PLAN)
+@pytest.mark.parametrize("part", [KINDS_OF_PLAN[i] for i in (0, 5, 9)], ids=["closed loop", "illegal layout", "two pools"])
 def test_any_kind_of_plan_becomes_a_document(part):
     answer = plan(Scenario.model_validate(part), effort="quick")
     document = export.document(answer.to_dict(), export.Extras())

@@ -120,9 +120,10 @@ def sglang(replica: Replica) -> Command:
         "--enable-mixed-chunk": engine.batching == "mixed",
         "--disable-radix-cache": not engine.enable_prefix_caching,
         "--disable-overlap-schedule": not engine.async_scheduling,
-        "--disable-cuda-graph": engine.enforce_eager,
     }
     arguments += [flag for flag, wanted in switches.items() if wanted]
+    if engine.enforce_eager:
+        arguments += ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
     offload_gib = sum(tier.gib for tier in engine.kv_offload if tier.tier == "cpu")
     if offload_gib:
         per_gpu = max(1, round(offload_gib / layout.gpus))

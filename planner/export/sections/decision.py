@@ -66,8 +66,8 @@ def _verdict(s: Subject) -> Text:
     used = (s.part("throughput").get("utilization") or 0.0) * s.peak_to_mean
     if used > TOO_FULL:
         return Text(
-            f"Meets every promise at {s.percentile} at {s.peak_words}, but at {show(used, 'share')} of what the fleet can carry: "
-            "so close to saturation no single figure holds, read the ranges.",
+            f"Meets every promise at {s.percentile} at {s.peak_words}, but at {show(used, 'share')} of the load that it "
+            "can carry: so close to saturation no single figure holds, read the ranges.",
             "warning",
         )
     thin = min((promise - (seen or 0.0)) / promise for _, promise, seen in s.promises())
