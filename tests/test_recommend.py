@@ -30,7 +30,7 @@ def brute_force(s: Scenario, space: rec.Space) -> float:
     """The cheapest bill over every layout, batching limit and replica count, each of them simulated."""
     cheapest = math.inf
     for layout in rec.layouts(s, space):
-        for setting, replicas in itertools.product(layout.settings, range(1, 12)):
+        for setting, replicas in itertools.product(layout.settings, range(1, 25)):
             design = with_replicas(with_setting(layout.scenario, setting), replicas)
             usd = fleet_usd_per_hour(layout.scenario, replicas)
             if usd is None or usd >= cheapest:
@@ -58,6 +58,14 @@ SPACES = {
     "slow prompts": (
         scenario(
             workload={"request_rate": 6.0, "num_prompts": 120, "input_len": 4000, "output_len": 60}, slo={"ttft_s": 1.0, "tpot_s": 0.05}
+        ),
+        SMALL,
+    ),
+    "many replicas": (scenario(workload={"request_rate": 220.0, "num_prompts": 120, "input_len": 900, "output_len": 120}), SMALL),
+    "closed loop": (
+        scenario(
+            workload={"request_rate": None, "max_concurrency": 300, "num_prompts": 900, "input_len": 900, "output_len": 120},
+            slo={"ttft_s": 1.5, "tpot_s": 0.02},
         ),
         SMALL,
     ),
