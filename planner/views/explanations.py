@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner.scenario import Scenario
-from planner.views import components
+from planner.views import components, verdict
 from planner.views.text import compact, digits, gigabytes, percent, seconds, usd
 
 Json = dict[str, Any]
@@ -182,7 +182,6 @@ def cost_lines(plan: Json, scenario: Scenario) -> list[Line]:
 def confidence(plan: Json) -> None:
     """Grade, error bands and the nearest measured configurations."""
     found = plan["confidence"] or {}
-    bands = {name: band for name, band in (found.get("bands") or {}).items() if band}
     grade = found.get("grade")
     meaning = {"A": "a measured neighbour", "B": "measurements of the same family", "C": "no measurement near it: extrapolated"}
     st.markdown(
@@ -190,10 +189,9 @@ def confidence(plan: Json) -> None:
         if grade in meaning
         else "No error band is known for this class of plan: treat the figures as estimates."
     )
-    if bands:
-        components.table(
-            [{"figure": name, "low": digits(b[0]), "high": digits(b[1])} for name, b in bands.items()], "Error bands of the plan's figures"
-        )
+    if told := verdict.bands(plan):
+        rows = [{"figure": name, "low": low, "high": high, "the plan is": side or "within"} for name, low, high, side in told]
+        components.table(rows, "Error bands of the plan's mean figures: four of five measurements fall within")
     nearest = found.get("nearest_measured") or []
     if nearest:
         components.table(

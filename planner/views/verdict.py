@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from planner.scenario import Scenario
-from planner.views.text import digits, gigabytes, percent, seconds
+from planner.views.text import compact, gigabytes, percent, seconds, usd
 
 Colour = Literal["green", "orange", "red", "gray", "blue"]
 
@@ -43,7 +43,7 @@ def badges(plan: dict[str, Any]) -> list[Badge]:
     elif kept := promise_kept(plan):
         shown.append(kept)
     if "unstable" in found and "overloaded" not in found:
-        shown.append(Badge("Unstable at this load", "orange", ":material/warning:"))
+        shown.append(Badge("Unstable", "orange", ":material/warning:"))
     grade = (plan["confidence"] or {}).get("grade")
     if grade:
         shown.append(
@@ -153,7 +153,22 @@ def spare_gpus(scenario: Scenario) -> int:
     return scenario.fleet.spares * scenario.parallel.gpus
 
 
-def band(plan: dict[str, Any], quantity: str) -> str:
-    """The error band of a quantity as ± text, or an empty string."""
-    found = ((plan["confidence"] or {}).get("bands") or {}).get(quantity)
-    return f"{digits(found[0])} to {digits(found[1])}" if found else ""
+BAND_FIGURES = {"usd": ("$ / M output", usd), "ttft": ("TTFT", seconds), "tpot": ("TPOT", seconds), "throughput": ("tokens/s", compact)}
+"""Figures with an error band: their names, and how they are shown."""
+
+
+def bands(plan: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """(figure, low, high, "at most" or "at least" where the figure is only a bound) of the plan's mean figures."""
+    found = plan["confidence"] or {}
+    one_sided, rows = found.get("one_sided") or {}, found.get("bands") or {}
+    return [
+        (name, show(rows[key][0]), show(rows[key][1]), one_sided.get(key, ""))
+        for key, (name, show) in BAND_FIGURES.items()
+        if rows.get(key)
+    ]
+
+
+def how_wrong(plan: dict[str, Any]) -> str:
+    """The bands in one sentence, or an empty string."""
+    told = ", ".join(f"{name} {low} to {high}" for name, low, high, _ in bands(plan))
+    return f"Four of five measurements of systems like this one fall within: {told} (means)." if told else ""

@@ -44,7 +44,7 @@ def capacity(plan: Json, scenario: Scenario) -> Capacity | None:
     """Of one replica; None where nothing is known."""
     found = plan["throughput"]["capacity_requests_per_s"]
     if found:
-        return Capacity(found / scenario.fleet.replicas, True)
+        return Capacity(found / (1 if scenario.disaggregation else scenario.fleet.replicas), True)
     if scenario.disaggregation is not None:
         return None
     steady = operating.best_within(deployments.of(scenario), scenario.slo.tpot_s)
@@ -63,7 +63,7 @@ def fleet(plan: Json, scenario: Scenario) -> Fleet | None:
         return None
     f = scenario.fleet
     rates = week.rates_by_minute(list(demand.curve(f.demand_curve)), mean)
-    usd = sum(hour.replica_usd)
+    usd = hour.unit_usd
     static = week.static_week(rates, one.requests_per_s, f.target_utilization, f.spares, usd)
     scaled = week.autoscaled_week(
         rates, one.requests_per_s, f.target_utilization, f.spares, usd, f.startup_s, f.min_replicas, f.max_replicas

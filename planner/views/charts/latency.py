@@ -97,7 +97,8 @@ def against_load(points: Rows, promise_s: float | None, title: str, ink: Ink) ->
             "labelExpr": "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'",
         },
     }
-    across = x("load", "requests per second", axis={"grid": False})
+    loads = [p["load"] for p in data] or [1.0]
+    across = x("load", "requests per second", scale={"domain": [0, max(loads) * 1.03], "nice": False}, axis={"grid": False})
     layers: list[Spec] = [
         {
             "mark": {"type": "area", "opacity": 0.18, "color": BLUE},

@@ -12,42 +12,42 @@ BOUND_COLOURS = (BLUE, ORANGE, GREEN, "#8C8C8C", PURPLE, SKY)
 
 
 def terms(plan: dict[str, Any], phase: str, ink: Ink) -> Spec:
-    """Where the time of a step goes, largest term first, coloured by what binds it."""
+    """Where the time of a step goes, longest kernel first, coloured by what binds it."""
     rows = term_rows(plan, phase)
-    axis = {"labelExpr": "datum.value", "labelPadding": 6}
+    totals = {row["name"]: row["total"] for row in rows}
+    names, longest = list(totals), max([1e-9, *totals.values()])
+    labels = [{"name": name, "ms": ms, "label": seconds(ms / 1e3)} for name, ms in totals.items()]
+    down = x("name", None, "nominal", sort=names, axis={"labelOverlap": False})
+    across = x("ms", "milliseconds", stack="zero", scale={"domain": [0, longest * 1.2], "nice": False}, axis={"tickCount": 6})
     bars = {
         "mark": {"type": "bar", "height": {"band": 0.7}},
         "encoding": {
-            "y": x("name", None, "nominal", sort=None, axis=axis),
-            "x": x("ms", "milliseconds", scale={"zero": True}),
-            "color": {"field": "bound", "type": "nominal", "scale": categories(BOUNDS, BOUND_COLOURS), "legend": {"title": None}},
-            "tooltip": [{"field": "name", "title": "Term"}, {"field": "time", "title": "Time"}, {"field": "bound", "title": "Bound by"}],
+            "y": down,
+            "x": across,
+            "color": {"field": "bound", "type": "nominal", "scale": categories(BOUNDS, BOUND_COLOURS)},
+            "tooltip": [{"field": "name", "title": "Kernel"}, {"field": "time", "title": "Time"}, {"field": "bound", "title": "Bound by"}],
         },
     }
-    labels = {
+    text = {
+        "data": {"values": labels},
         "mark": {"type": "text", "align": "left", "dx": 4, "color": ink.text},
-        "encoding": {"y": x("name", None, "nominal", sort=None), "x": x("ms", None), "text": {"field": "label"}},
+        "encoding": {"y": down, "x": {"field": "ms", "type": "quantitative"}, "text": {"field": "label"}},
     }
-    return base(rows, 70 + 26 * max(len(rows), 1), ink) | {"layer": [bars, labels]}
+    return base(rows, 70 + 26 * max(len(names), 1), ink) | {"layer": [bars, text]}
 
 
 def term_rows(plan: dict[str, Any], phase: str) -> list[dict[str, Any]]:
-    """The terms of a phase, largest first, with text for people."""
-    found = (
-        [t for t in plan["roofline"]["terms"] if t["phase"] in (phase, "step") and t["seconds"] > 0]
-        if phase == "decode"
-        else [t for t in plan["roofline"]["terms"] if t["phase"] == phase and t["seconds"] > 0]
-    )
-    found = sorted(found, key=lambda t: -t["seconds"])[:10]
+    """The terms of a phase, one row per kernel and bound, the longest ten kernels, longest first."""
+    phases = (phase, "step") if phase == "decode" else (phase,)
+    found = [t for t in plan["roofline"]["terms"] if t["phase"] in phases and t["seconds"] > 0]
+    totals: dict[str, float] = {}
+    for t in found:
+        totals[t["name"]] = totals.get(t["name"], 0.0) + t["seconds"]
+    longest = sorted(totals, key=lambda name: -totals[name])[:10]
+    ordered = sorted((t for t in found if t["name"] in longest), key=lambda t: (longest.index(t["name"]), -t["seconds"]))
     return [
-        {
-            "name": t["name"],
-            "ms": t["seconds"] * 1e3,
-            "bound": t["bound"],
-            "time": seconds(t["seconds"]),
-            "label": f"{seconds(t['seconds'])} ({t['bound']})",
-        }
-        for t in found
+        {"name": t["name"], "ms": t["seconds"] * 1e3, "total": totals[t["name"]] * 1e3, "bound": t["bound"], "time": seconds(t["seconds"])}
+        for t in ordered
     ]
 
 

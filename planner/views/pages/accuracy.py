@@ -11,7 +11,7 @@ from planner.economics import claim as claims
 from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.validate import speculation
-from planner.views import components, explanations, state
+from planner.views import components, explanations, measured, state
 from planner.views.charts import accuracy
 from planner.views.text import digits, percent, plain, seconds
 
@@ -26,8 +26,8 @@ def render() -> None:
         return
     components.header(plan, scenario, "How wrong may these numbers be?")
     explanations.confidence(plan)
-    names = ["Check a claim", "Speculation against published speed-ups"]
-    for tab, body in zip(st.tabs(names, key="accuracy.tab", on_change="rerun"), (_claim, _speculation), strict=True):
+    names = ["Check a claim", "Against measured rows", "Speculation against published speed-ups"]
+    for tab, body in zip(st.tabs(names, key="accuracy.tab", on_change="rerun"), (_claim, measured.tab, _speculation), strict=True):
         if tab.open:
             with tab:
                 body(scenario)

@@ -27,6 +27,8 @@ def render() -> None:
         return
     st.markdown(plain(verdict.binding(plan, scenario)))
     components.cards(cards(plan, scenario))
+    if wrong := verdict.how_wrong(plan):
+        st.caption(plain(wrong))
     components.estimate(scenario)
     components.problems(plan)
     components.chart(memory.bar(plan, components.ink()), memory.takeaway(plan))
