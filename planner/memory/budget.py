@@ -86,6 +86,7 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
         kv_bytes_per_token=arch.kv_bytes_per_token(kv) + arch.kv_windowed_bytes_per_token(kv),
         kv_bytes_per_token_per_gpu=stage.kv_bytes_per_token + stage.kv_windowed_bytes_per_token,
         cache_limited_batch=batch * dp if worst.pool_bytes >= 0 else 0,
+        sequences=(e.max_num_seqs if math.isinf(sequences) else max(0.0, sequences)) * dp if worst.pool_bytes >= 0 else 0.0,
         max_model_len_concurrency=concurrency * dp,
         shortfall_bytes_per_gpu=worst.missing_bytes,
         gpu_memory_bytes=gpu.memory_engine_bytes,

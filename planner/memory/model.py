@@ -91,6 +91,8 @@ class MemoryPlan:
     """Of the GPU whose pool decides."""
     cache_limited_batch: int
     """Sequences that fit at their final mean length: the batch that never preempts; all DP ranks together."""
+    sequences: float
+    """The same before it is rounded down; `max_num_seqs` where a sequence keeps nothing."""
     max_model_len_concurrency: float
     """Sequences of max_model_len at once, as the engine prints it (`Maximum concurrency`), all DP ranks together."""
     shortfall_bytes_per_gpu: float

@@ -53,6 +53,7 @@ def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> 
         kv_bytes_per_token=per_token,
         kv_bytes_per_token_per_gpu=per_token / gpus,
         cache_limited_batch=batch,
+        sequences=max(0.0, (free - shared) / own) if own > 0 else 0.0,
         max_model_len_concurrency=max(0.0, free / longest) if longest else 0.0,
         shortfall_bytes_per_gpu=max(0.0, (own + shared - free) / gpus),
         gpu_memory_bytes=memory,

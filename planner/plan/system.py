@@ -10,9 +10,10 @@ import numpy as np
 
 from planner import bounds, traces, workload
 from planner.kv_cache import KvCache, tiers_of
+from planner.memory.lengths import final_length, prefix_copies
 from planner.plan.deployment import Deployment
-from planner.plan.steady import decode_shape, input_tokens, output_tokens, plan_batch
-from planner.scenario import Scenario
+from planner.plan.steady import decode_shape, output_tokens, plan_batch
+from planner.scenario import Engine, Scenario
 from planner.scheduler import POLICIES, Replica, Timeline, limits_of, simulate
 from planner.units import GB
 
@@ -78,7 +79,7 @@ def _source(deployments: Deployments, scenario: Scenario, seed: int, rate_scale:
     )
     rates, trace = deployments[-1].profile.acceptance_rates, trace_of(scenario)
     requests = workload.requests(traffic.model_copy(update={"num_prompts": prompts}), seed, rate_scale, rates, trace)
-    block_size = engine.block_size if engine.enable_prefix_caching else 0
+    block_size = engine.block_size if shares_blocks(engine) else 0
     longest = deployments[0].memory.max_model_len
     affordable = keyed_requests(requests, block_size, longest)
     if affordable < len(requests):
@@ -154,19 +155,33 @@ def replica(deployment: Deployment) -> Replica:
         limits, max_num_seqs=limits.max_num_seqs * ranks, max_num_batched_tokens=limits.max_num_batched_tokens * ranks
     )
     kv = KvCache(
-        max(1, int(pool_tokens(deployment)) // engine.block_size),
+        pool_blocks(deployment),
         engine.block_size,
-        prefix=engine.enable_prefix_caching,
+        prefix=shares_blocks(engine),
         ttl_s=engine.prefix_cache_ttl_s,
         tiers=tiers_of(engine.kv_offload, max(1.0, memory.kv_bytes_per_token) * engine.block_size),
     )
     return Replica(deployment.step_time, limits, kv, POLICIES[engine.batching])
 
 
-def pool_tokens(deployment: Deployment) -> float:
-    """Tokens of this traffic that the pool holds: where windows or states cap what a sequence keeps, more than the engine prints."""
-    memory = deployment.memory
+def shares_blocks(engine: Engine) -> bool:
+    """Whether requests can read each other's blocks: what was reserved for one sequence ahead is its own."""
+    return engine.enable_prefix_caching and engine.kv_allocation == "paged"
+
+
+def pool_blocks(deployment: Deployment) -> int:
+    """Blocks of the simulated pool, at least one.
+
+    Where windows or states cap what a sequence keeps, the engine's tokens say nothing about this traffic: the pool is then made to
+    hold as many sequences of the planned length as the engine's own blocks do, in blocks that all grow, each shared prefix once.
+    """
+    memory, engine = deployment.memory, deployment.scenario.engine
+    size = engine.block_size
     if not memory.windowed_kv_bytes_per_token_per_gpu and not memory.state_bytes_per_sequence_per_gpu:
-        return memory.kv_pool_tokens
-    length = input_tokens(deployment.scenario) + output_tokens(deployment.scenario)
-    return memory.cache_limited_batch * length
+        return max(1, memory.kv_pool_tokens // size)
+    tokens, prefix = final_length(deployment.scenario)
+    shared = int(prefix // size) if shares_blocks(engine) else 0
+    if engine.kv_allocation == "contiguous":
+        tokens = memory.max_model_len + deployment.profile.num_speculative_tokens
+    own = max(1, math.ceil(tokens / size) - shared)
+    return max(1, int(memory.sequences * own) + shared * prefix_copies(deployment.scenario))
