@@ -4,6 +4,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
+LONGEST_MESSAGE = 600
+
+
+def one_line(text: str) -> str:
+    """Text, whoever wrote it, as one printable line of readable length: no line breaks, no terminal codes."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +31,9 @@ class Problem:
     remedy: str = ""
     """The nearest change that would help, or an empty string."""
 
-
-LONGEST_MESSAGE = 600
-
-
-def one_line(text: str) -> str:
-    """Text, whoever wrote it, as one printable line of readable length: no line breaks, no terminal codes."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 1] + "…"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", one_line(self.message))
+        object.__setattr__(self, "remedy", one_line(self.remedy))
 
 
 class InputError(ValueError):

@@ -190,7 +190,7 @@ def test_sweep_axes(text):
         assert found.values
 
 
-@examples(120)
+@examples(60)
 @given(st.sampled_from([*DOCUMENTS]).flatmap(lambda name: st.tuples(st.just(name), damaged(DOCUMENTS[name]))))
 def test_documents(file):
     name, data = file
@@ -237,7 +237,7 @@ def _small_runs(monkeypatch):
 class TestAnswers:
     """What passes the doors is planned: every figure is a number, whatever was asked."""
 
-    @examples(80)
+    @examples(60)
     @given(st.lists(st.tuples(st.sampled_from([*leaves()]), scalars), min_size=1, max_size=4))
     def test_plans(self, changes):
         scenario = Scenario()

@@ -11,7 +11,7 @@ from planner.architecture.config import Config
 from planner.architecture.families import Family, Trait
 from planner.architecture.model import Architecture, Attention, Layer, Mlp, Recurrent, Tensor
 from planner.architecture.reader import PARTS, Reader, class_defaults, layer_count, read
-from planner.problems import InputError
+from planner.problems import InputError, one_line
 
 TOWER_DOUBT = 0.005
 """A guessed tower above this share of the text model makes the whole an estimate."""
@@ -58,7 +58,7 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     longest = c.whole(*keys.POSITIONS, default=0, low=0)
     strange = keys.unknown((k, v) for k, v in c.unread() if k not in PARTS)
     if strange:
-        r.doubts.append(f"the configuration has {', '.join(strange[:8])}, not understood here; sizes may be off")
+        r.doubts.append(f"the configuration has {', '.join(k[:60] for k in strange[:8])}, not understood here; sizes may be off")
     attention = next((d.attention for d in drafts if d.attention and d.attention.stores_kv), None)
     return Architecture(
         name=name or r.model_type or "custom",
@@ -77,7 +77,7 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
         quantization=scheme.summary if scheme else None,
         rope_rows=rope_rows(c, longest),
         estimate=bool(r.doubts),
-        notes=tuple(r.doubts + r.remarks),
+        notes=tuple(map(one_line, r.doubts + r.remarks)),
     )
 
 
