@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner import cost
 from planner.catalog import list_prices, tco
 from planner.problems import InputError
-from planner.scenario import Scenario
+from planner.scenario import Scenario, parse
 
 CHAPTER = Scenario.model_validate(
     {
@@ -207,3 +207,21 @@ def test_part_has_the_contract_s_keys() -> None:
     keys = cost.cost(chat(), 1000, 5000, cost.Load(1, 1, 1, 1, 1, 1, 1, 1)).to_dict()
     assert set(CONTRACT.split()) <= keys.keys()
     assert set(LISTED.split()) <= keys["list_prices"][0].keys()
+
+
+def test_a_commitment_is_bought_once_for_both_pools() -> None:
+    split = {
+        "prefill": {"replicas": 2, "parallel": {"tensor_parallel_size": 2}},
+        "decode": {"replicas": 4, "parallel": {"tensor_parallel_size": 2}},
+    }
+    part = {"disaggregation": split, "price": {"usd_per_gpu_hour": 3}, "fleet": {"commitments": [{"gpus": 8, "usd_per_gpu_hour": 1}]}}
+    found = cost.fleet_hour(parse(part))
+    assert found is not None
+    assert found.total_usd == pytest.approx(8 * 1 + 4 * 3)
+    assert found.unit_usd == pytest.approx(20)
+
+
+def test_a_fleet_grows_by_replicas_and_a_disaggregated_one_by_all_its_pools() -> None:
+    fleet = cost.fleet_hour(parse({"fleet": {"replicas": 5, "spares": 1}, "price": {"usd_per_gpu_hour": 2}}))
+    assert fleet is not None
+    assert (fleet.units, fleet.unit_usd, fleet.total_usd) == (5, 2.0, 12.0)

@@ -90,6 +90,13 @@ class FleetHour:
     """GPUs of one replica of each pool."""
     gpus: int
     """GPUs paid for, spares included."""
+    units: int = 1
+    """Equal parts that a fleet grows by: its replicas; a disaggregated one grows by all its pools at once and is one part."""
+
+    @property
+    def unit_usd(self) -> float:
+        """GPUs in service of one unit."""
+        return self.serving_usd / self.units
 
     @property
     def total_usd(self) -> float:
@@ -100,16 +107,19 @@ class FleetHour:
 def fleet_hour(scenario: Scenario) -> FleetHour | None:
     """The fleet's hourly bill with commitments, or None where a GPU has no price."""
     replica_usd, serving, spares, gpus = [], 0.0, 0.0, 0
+    # A commitment to a number of GPUs is bought once, whichever pools they serve in.
+    committed = [c.gpus for c in scenario.fleet.commitments]
     for gpu, replica_gpus, replicas in pools(scenario):
         count = replica_gpus * (replicas + scenario.fleet.spares)
-        usd = _mixed_gpu_hour_usd(scenario, gpu, count)
+        usd = _mixed_gpu_hour_usd(scenario, gpu, count, committed)
         if usd is None:
             return None
         replica_usd.append(replica_gpus * usd)
         serving += replicas * replica_gpus * usd
         spares += scenario.fleet.spares * replica_gpus * usd
         gpus += count
-    return FleetHour(serving, spares, scenario.price.other_usd_per_hour, tuple(replica_usd), gpus)
+    units = 1 if scenario.disaggregation else scenario.fleet.replicas
+    return FleetHour(serving, spares, scenario.price.other_usd_per_hour, tuple(replica_usd), gpus, units)
 
 
 def gpu_hours(scenario: Scenario) -> tuple[GpuHour, ...]:
@@ -126,12 +136,17 @@ def commitment_hour(scenario: Scenario, gpu: str, commitment: Commitment) -> Gpu
     return gpu_hour(gpu, scenario.price.model_copy(update=own))
 
 
-def _mixed_gpu_hour_usd(scenario: Scenario, gpu: str, count: int) -> float | None:
-    """Average price of a GPU-hour when commitments pay for part of `count` GPUs and `price.basis` for the rest."""
+def _mixed_gpu_hour_usd(scenario: Scenario, gpu: str, count: int, committed: list[int | None]) -> float | None:
+    """Average price of a GPU-hour when commitments pay for part of `count` GPUs and `price.basis` for the rest.
+
+    `committed` is what is left of each commitment that counts GPUs; what this pool takes is taken off.
+    """
     left, total = float(count), 0.0
-    for commitment in scenario.fleet.commitments:
-        wanted = commitment.gpus if commitment.gpus is not None else (commitment.share or 0.0) * count
-        taken = min(left, wanted)
+    for i, commitment in enumerate(scenario.fleet.commitments):
+        available = committed[i]
+        taken = min(left, (commitment.share or 0.0) * count if available is None else available)
+        if available is not None:
+            committed[i] = available - int(taken)
         price = commitment_hour(scenario, gpu, commitment)
         if price is None:
             return None

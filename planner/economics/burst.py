@@ -1,10 +1,16 @@
-"""What bursts cost: one first-come prefill server replays arrivals, against smooth ones of the same mean."""
+"""What bursts cost: recorded arrivals against smooth ones of the same mean, through the whole plan and through one first-come server."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
+
+from planner import traces
+from planner.plan import Plan, plan
+from planner.problems import InputError
+from planner.scenario import Scenario, TraceRef
 
 SMOOTH_RUNS = 5
 
@@ -24,6 +30,46 @@ class BurstCost:
     def ratio(self) -> float:
         """Recorded over Poisson: the price of the bursts."""
         return self.trace_tokens_per_s / self.poisson_tokens_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """The plan with the recorded arrivals, and with the same requests at random times."""
+
+    recorded: Plan
+    poisson: Plan
+    prefill: BurstCost | None
+    """What one prefill server would need for the scenario's TTFT; None without such a promise."""
+
+
+def bursts(scenario: Scenario, seed: int = 0) -> Bursts:
+    """The scenario's trace replayed, beside its own requests in random order at random (Poisson) times over the same span.
+
+    Raises InputError for a scenario without a trace.
+    """
+    ref = scenario.workload.trace
+    if ref is None:
+        raise InputError(f"workload.trace is null, so there are no recorded arrivals; name one, such as {', '.join(list(traces.index())[:3])}")
+    trace = traces.get(ref)
+    smooth = traces.upload(poisson_rows(trace, seed), f"{trace.name}-poisson")
+    named = {"trace": TraceRef(name=smooth.name, content_hash=smooth.content_hash)}
+    even = scenario.model_copy(update={"workload": scenario.workload.model_copy(update=named)})
+    recorded = plan(scenario, "quick")
+    rate, promise_s = scenario.workload.request_rate, scenario.slo.ttft_s
+    pace = rate / trace.request_rate if rate and np.isfinite(trace.request_rate) else 1.0
+    prefill = burst_cost(trace.arrival_s / pace, trace.input_tokens, promise_s, scenario.slo.percentile, seed) if promise_s else None
+    return Bursts(recorded, plan(even, "quick"), prefill)
+
+
+def poisson_rows(trace: traces.Trace, seed: int = 0) -> bytes:
+    """A trace's requests in random order at uniformly random times over its span (Poisson given their number), as an upload's JSONL."""
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.uniform(0.0, float(trace.arrival_s[-1]) + trace.tick_s, len(trace)))
+    rows = []
+    for at_s, i in zip(times.tolist(), rng.permutation(len(trace)).tolist(), strict=True):
+        row = {"t_s": at_s, "input_tokens": int(trace.input_tokens[i]), "output_tokens": int(trace.output_tokens[i])}
+        rows.append(json.dumps(row | {"blocks": [] if trace.hash_ids is None else list(trace.hash_ids[i])}))
+    return "\n".join(rows).encode()
 
 
 def burst_cost(arrival_s: np.ndarray, input_tokens: np.ndarray, ttft_s: float, percentile: float = 95, seed: int = 0) -> BurstCost:

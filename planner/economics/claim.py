@@ -84,9 +84,9 @@ def check(scenario: Scenario, claim: Claim) -> Verdict:
         raise InputError(f"{wrong.field}: {wrong.message}; {wrong.remedy}")
     rate = _rate(scenario, claim)
     real = deployment.of(scenario)
-    weights_s = _floor_step_s(real)
-    shortfall = real.memory.shortfall_bytes_per_gpu / GIB
     n = claim.concurrency
+    weights_s = _floor_step_s(real, n or 1)
+    shortfall = real.memory.shortfall_bytes_per_gpu / GIB
     floor_rate = None if n is None else n / weights_s
     predicted = None if n is None or not real.memory.fits else _throughput(real, n)
     weights_gb = real.memory.weights_bytes_per_gpu / GB
@@ -123,9 +123,26 @@ def _rate(scenario: Scenario, claim: Claim) -> float:
     return hourly * scenario.parallel.gpus / HOUR_S / claim.usd_per_mtok_output * MTOK
 
 
-def _floor_step_s(real: Deployment) -> float:
-    """Reading the worst GPU's weights once at the datasheet bandwidth: no step is faster without speculation."""
-    return real.memory.weights_bytes_per_gpu / real.gpu.memory_bandwidth_bytes_s
+def _floor_step_s(real: Deployment, batch: int) -> float:
+    """Reading what `batch` tokens touch of the worst GPU's weights once at the datasheet bandwidth: no step is faster without speculation.
+
+    Of routed experts a token visits top_k, so n tokens with independent choices visit E (1 − (1 − k/E)ⁿ) of E on average. The textbook
+    level reads every weight.
+    """
+    if real.scenario.fidelity == "textbook":
+        return real.memory.weights_bytes_per_gpu / real.gpu.memory_bandwidth_bytes_s
+    touched = []
+    for stage in real.shard.stages:
+        left_alone = sum(
+            layer.count
+            * layer.moe.experts_per_rank
+            * layer.moe.weight_bytes_per_expert
+            * (1 - layer.moe.top_k / layer.moe.experts) ** batch
+            for layer in stage.layers
+            if layer.moe is not None
+        )
+        touched.append(stage.decode_read_bytes - left_alone)
+    return max(touched) / real.gpu.memory_bandwidth_bytes_s
 
 
 def _throughput(real: Deployment, batch: int) -> float:

@@ -56,7 +56,12 @@ def replica_capacity(answer: Plan) -> float:
     """Requests/s that one replica carries within its promises. Raises InputError for a plan without a capacity search."""
     if answer.load is None or not answer.load.capacity_requests_per_s:
         raise InputError("this plan has no capacity figure; plan an open loop that keeps its promise at some rate, with full effort")
-    return answer.load.capacity_requests_per_s / answer.scenario.fleet.replicas
+    return answer.load.capacity_requests_per_s / units(answer.scenario)
+
+
+def units(scenario: Scenario) -> int:
+    """Equal parts that the fleet grows by: its replicas, or all pools of a disaggregated one at once."""
+    return 1 if scenario.disaggregation else scenario.fleet.replicas
 
 
 def break_even(
@@ -82,7 +87,7 @@ def break_even(
         label = price.label if price.provider else price.model_id
         if offered is None or (labels and label not in labels):
             continue
-        found.append(_against(label, cost.usd_per_request(offered, request), sum(fleet.replica_usd), carried, s))
+        found.append(_against(label, cost.usd_per_request(offered, request), fleet.unit_usd, carried, s))
     return tuple(found)
 
 
@@ -155,7 +160,7 @@ def offline_of(answer: Plan, documents: float, window_s: float) -> offline.Finis
     if answer.load is None or s.workload.max_concurrency is None:
         raise InputError("workload.max_concurrency: a batch job needs a closed loop that keeps the replicas full")
     seen = answer.load.metrics
-    rate = seen.throughput.requests_per_s / s.fleet.replicas
+    rate = seen.throughput.requests_per_s / units(s)
     lost = 0.5 * seen.latency.e2e_s.mean if seen.latency.e2e_s else 0.0
     risk = s.fleet.interruption_per_hour if s.price.basis == "spot" else 0.0
     job = batch_job(answer, documents, window_s)
@@ -184,7 +189,7 @@ def power_of(answer: Plan, region: str = "world") -> power.Power | None:
 
 def seats_of(answer: Plan, requests_per_minute: float, activity: float, max_risk: float) -> seats.Seats:
     """Tenants that this plan's fleet can be sold to under one limit."""
-    capacity = replica_capacity(answer) * answer.scenario.fleet.replicas
+    capacity = replica_capacity(answer) * units(answer.scenario)
     request = cost.mix_of(answer.scenario, answer.load.cost_load if answer.load else None)
     return seats.seats(capacity, request.tokens, requests_per_minute, activity, max_risk)
 
@@ -201,7 +206,11 @@ def offers(scenario: Scenario) -> tuple[mix.Offer, ...]:
     ]
     found = []
     for commitment in bases:
-        hours = [(cost.hour.commitment_hour(scenario, gpu, commitment), gpus) for gpu, gpus, _ in cost.pools(scenario)]
+        # One unit is a replica, or all replicas of both pools.
+        hours = [
+            (cost.hour.commitment_hour(scenario, gpu, commitment), gpus * (replicas if scenario.disaggregation else 1))
+            for gpu, gpus, replicas in cost.pools(scenario)
+        ]
         usd = [hour.usd * gpus for hour, gpus in hours if hour is not None]
         if len(usd) < len(hours):
             continue

@@ -73,7 +73,7 @@ def cheapest_mix(
     hours = np.array([(rates > (n - 1) * replica_rate * (1 + 1e-12)).sum() * interval_s / HOUR_S for n in numbers])
     served = np.array([np.clip(rates - (n - 1) * replica_rate, 0, replica_rate).sum() * interval_s for n in numbers])
     bills = {o.basis: _bill(o, hours, week_hours, startup_s) for o in offers}
-    spot = {o.basis for o in offers if o.interruption_per_hour > 0}
+    spot = {o.basis for o in offers if o.basis == "spot" or o.interruption_per_hour > 0}
     to_api = None if api_usd_per_request is None else served * api_usd_per_request
     best: tuple[float, list[str]] | None = None
     for cut in range(peak + 1) if to_api is not None else [peak]:
