@@ -74,3 +74,11 @@ def test_imports_point_up_the_table(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_only_views_import_streamlit(path: Path) -> None:
     assert top(path) == "views" or not any(n.split(".")[0] == "streamlit" for n in imports(path))
+
+
+def test_the_readme_shows_every_room_in_this_order() -> None:
+    shown = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `")]
+    order = [word.strip("`/").removesuffix(".py") for line in shown for word in line.split("|")[1].split() if word.startswith("`")]
+    rooms = [name for name in order if name in LAYER]
+    assert set(rooms) == set(LAYER)
+    assert [LAYER[name] for name in rooms] == sorted(LAYER[name] for name in rooms)
