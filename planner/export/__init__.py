@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.export.document import document
-from planner.export.extras import Extras
+from planner.export.extras import Extras, from_dict, requests
 from planner.export.restore import Restored, read
 from planner.export.subject import Cover
 from planner.problems import InputError
@@ -105,14 +105,14 @@ def extras_of(plan: Any) -> Extras:
     """The what-ifs of a plan: those it carries (a document read back), or freshly computed ones, with its simulated requests."""
     from dataclasses import replace
 
-    from planner.export import extras as more
+    from planner.export import whatifs
     from planner.scenario import Scenario
 
     data = as_json(plan)
     if data.get("extras"):
-        return more.from_dict(data["extras"])
-    found = more.extras(Scenario.model_validate(data["scenario"]), data)
+        return from_dict(data["extras"])
+    found = whatifs.extras(Scenario.model_validate(data["scenario"]), data)
     load = getattr(plan, "load", None)
     if load is None or not load.timelines:
         return found
-    return replace(found, requests=more.requests(load.timelines[0], MOST_REQUESTS), week=more.week(plan))
+    return replace(found, requests=requests(load.timelines[0], MOST_REQUESTS), week=whatifs.week(plan))

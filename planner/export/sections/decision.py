@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner import __version__
+from planner.catalog.rental import dated
 from planner.export.blocks import Block, Section, Table, Text, table
 from planner.export.figures import ABSENT, cell, interval, show
 from planner.export.subject import LATENCY_NAMES, LATENCY_UNITS, SCHEMA_VERSION, Subject
@@ -206,7 +207,7 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         (
             "API instead",
             cell(month, "usd"),
-            f"a month of the same requests at the cheapest list price, {cheapest['label']} of {cheapest.get('date') or 'no date'}",
+            f"a month of the same requests at the cheapest list price, {cheapest['label']} of {dated(cheapest.get('date'), 'no date')}",
         ),
         (
             "Break-even with it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.catalog.rental import dated
 from planner.export.blocks import Block, Section, Table, Text, missing, table
 from planner.export.figures import ABSENT, cell
 from planner.export.subject import Subject
@@ -72,7 +73,8 @@ def _provenance(s: Subject) -> Block:
             continue
         value = p.get("value")
         shown = cell(value)
-        rows.append((p["quantity"], shown, p.get("unit") or "", p["kind"], p.get("source") or "", p.get("date") or ABSENT))
+        day = dated(p.get("date"), ABSENT) if (p.get("unit") or "").startswith("USD") else p.get("date") or ABSENT
+        rows.append((p["quantity"], shown, p.get("unit") or "", p["kind"], p.get("source") or "", day))
     if not rows:
         return missing("Provenance", "the plan states none")
     return table(

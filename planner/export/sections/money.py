@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner import catalog, cost
-from planner.catalog.rental import BASES
+from planner.catalog.rental import BASES, dated
 from planner.economics import breakeven
 from planner.economics.power import power
 from planner.export import charts
@@ -114,7 +114,7 @@ def _commitments(s: Subject) -> Block:
                     cell(price.usd, "usd"),
                     *(cell(m, "usd") for m in month),
                     price.kind,
-                    price.date,
+                    dated(price.date),
                     price.source,
                 )
             )
@@ -195,7 +195,7 @@ def _prices(s: Subject, rows: list[dict[str, Any]]) -> Block:
                 cell(r.get("blended"), "usd"),
                 cell(r["usd_per_request"] * PER_THOUSAND, "usd"),
                 cell(own / r["usd_per_request"] if own else None, "times"),
-                r.get("date") or ABSENT,
+                dated(r.get("date"), ABSENT),
                 r.get("pricing_url") or r.get("source") or ABSENT,
             )
         )
