@@ -9,9 +9,11 @@ from planner.traces import Trace
 from planner.workload.columns import Requests, requests, trace_keys
 from planner.workload.draws import draw_arrivals, draw_classes, draw_lengths, stream
 from planner.workload.request import Request
+from planner.workload.sessions import Histories
 from planner.workload.source import Source
 
 __all__ = [
+    "Histories",
     "Request",
     "Requests",
     "Source",

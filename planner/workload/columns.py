@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from planner.workload.draws import (
     draw_lengths,
     stream,
 )
+from planner.workload.sessions import Histories, steady_sessions
 
 KEY_BITS = 24
 """Room in a block's content key for its position: sessions and prefix groups are numbered above these bits."""
@@ -51,6 +53,10 @@ class Requests:
     shared_tokens: int = 0
     hash_ids: Sequence[Sequence[int]] | None = None
     hash_tokens: int = 0
+    horizon_s: float = math.inf
+    """Clients send nothing after this moment."""
+    histories: Histories | None = None
+    """What sessions under way at time 0 have left in the caches; None where the run starts from nothing."""
 
     def __len__(self) -> int:
         return len(self.input_tokens)
@@ -58,7 +64,8 @@ class Requests:
     @property
     def shares_content(self) -> bool:
         """Whether any two prompts can begin alike."""
-        return self.shared_tokens > 0 or self.hash_ids is not None or len(self.session_start_s) < len(self)
+        sessions = self.histories is not None or len(self.session_start_s) < len(self)
+        return sessions or self.shared_tokens > 0 or self.hash_ids is not None
 
     def keys(self, row: int, session: int, block_size: int, longest: int | None = None) -> Sequence[int]:
         """Content keys of the full KV blocks of a row: shared prefix, session, or the trace's own ids; none beyond `longest` tokens."""
@@ -69,9 +76,12 @@ class Requests:
             return trace_keys(self.hash_ids[row], self.hash_tokens, block_size, prompt)
         # Thinking is dropped from the history, so the KV behind it serves no later turn.
         reusable = prompt if self.thinking_tokens[row] else prompt + output - 1
-        shared = min(self.shared_tokens, prompt) // block_size
-        group, own = -1 - (int(self.prefix_group[session]) << KEY_BITS), session << KEY_BITS
-        return [*range(group, group - shared, -1), *range(own + shared, own + reusable // block_size)]
+        return self.session_keys(session, min(self.shared_tokens, prompt), reusable, block_size)
+
+    def session_keys(self, session: int, shared: int, tokens: int, block_size: int) -> list[int]:
+        """Content keys of the first `tokens` tokens of a session, `shared` of which are its group's."""
+        group, own, blocks = -1 - (int(self.prefix_group[session]) << KEY_BITS), session << KEY_BITS, shared // block_size
+        return [*range(group, group - blocks, -1), *range(own + blocks, own + tokens // block_size)]
 
 
 def trace_keys(hash_ids: Sequence[int], hash_tokens: int, block_size: int, input_tokens: int) -> Sequence[int]:
@@ -88,11 +98,14 @@ def requests(
     rate_scale: float = 1.0,
     acceptance_rates: Sequence[float] = (),
     trace: Trace | None = None,
+    turn_s: float | None = None,
 ) -> Requests:
     """The traffic of one replication, `workload.num_prompts` requests of the whole fleet.
 
     `rate_scale` multiplies the arrival rate and leaves everything else, draw for draw. `trace` holds the rows that `workload.trace`
     names; more of them than num_prompts gives a stretch that starts at a random row, fewer gives them all.
+    `turn_s`, the time from one turn of a session to its next, lets sessions be under way when the run begins, as in a steady state
+    (`sessions`); without it every session begins with its first turn.
     Raises InputError for a rate of zero or a trace without rows.
     """
     seed = workload.seed if seed is None else seed
@@ -100,6 +113,8 @@ def requests(
         return _replayed(workload, trace, seed, rate_scale, acceptance_rates)
     if workload.request_rate == 0:
         raise InputError("workload.request_rate is 0, so nothing ever arrives; give a rate above 0, or null with max_concurrency")
+    if turn_s is not None and workload.turns > 1:
+        return _steady(workload, seed, rate_scale, acceptance_rates, turn_s)
     n, turns = workload.num_prompts, workload.turns
     sessions = -(-n // turns)
     if workload.request_rate is None:
@@ -125,6 +140,44 @@ def requests(
         think_s=pause[:n] * workload.think_time_s,
         prefix_group=stream(seed, PREFIXES).integers(0, workload.prefix_groups, sessions),
         shared_tokens=shared,
+    )
+
+
+SPARE_TURNS = 5
+"""Turns drawn for a session beyond three times those that fit into the run: clients that are answered faster than thought send more."""
+
+
+def _steady(workload: Workload, seed: int, rate_scale: float, acceptance_rates: Sequence[float], turn_s: float) -> Requests:
+    """Sessions of a steady state, for as long as `num_prompts` requests last: rows only for what a session may send by then."""
+    n, turns, shared = workload.num_prompts, workload.turns, round(workload.shared_prefix_len)
+    rate = None if workload.request_rate is None else workload.request_rate * rate_scale
+    horizon_s = n / rate if rate else n * turn_s / (workload.max_concurrency or 1)
+    most = min(turns, math.ceil(3 * horizon_s / turn_s) + SPARE_TURNS) if turn_s else turns
+    found = steady_sessions(workload, seed, rate, turn_s, horizon_s, -(-n // turns) + (workload.max_concurrency or 1))
+    rows = np.minimum(turns - found.first_turn, most)
+    first_row = np.concatenate([[0], rows.cumsum()])
+    total, session = int(first_row[-1]), np.repeat(np.arange(len(rows)), rows)
+    new = np.maximum(draw_lengths(stream(seed, INPUTS), workload.input_len, total), shared + 1)
+    opening = np.zeros(total, dtype=bool)
+    opening[first_row[:-1][found.first_turn == 0]] = True
+    new = np.where(opening, new, new - shared)
+    output, thinking, truncated = _outputs(workload, draw_lengths(stream(seed, OUTPUTS), workload.output_len, total))
+    grown = (new + output - thinking).cumsum()
+    before = np.concatenate([[0], grown])[first_row[:-1]]
+    return Requests(
+        session_start_s=found.start_s,
+        first_row=first_row,
+        input_tokens=found.history_tokens[session] + grown - before[session] - (output - thinking),
+        output_tokens=output,
+        thinking_tokens=thinking,
+        decode_steps=draw_decode_steps(stream(seed, ACCEPTANCE), output - 1, acceptance_rates),
+        priority_class=draw_classes(stream(seed, CLASSES), workload.priority_classes, total),
+        truncated=truncated,
+        think_s=stream(seed, THINKING).exponential(1.0, total) * workload.think_time_s,
+        prefix_group=stream(seed, PREFIXES).integers(0, workload.prefix_groups, found.all),
+        shared_tokens=shared,
+        horizon_s=horizon_s,
+        histories=found.histories,
     )
 
 

@@ -11,7 +11,7 @@ from planner.problems import InputError
 from planner.scenario import Lengths, PriorityClass
 from planner.scenario.base import LONGEST_TOKENS
 
-ARRIVALS, INPUTS, OUTPUTS, PREFIXES, CLASSES, THINKING, ACCEPTANCE, RETRIES, WINDOW = range(9)
+ARRIVALS, INPUTS, OUTPUTS, PREFIXES, CLASSES, THINKING, ACCEPTANCE, RETRIES, WINDOW, UNDER_WAY, HISTORIES = range(11)
 """Random streams; each draw has its own, so adding one never shifts another."""
 
 

@@ -17,6 +17,7 @@ class Source:
 
     A session is one client: its next turn follows the end of the last one after a pause. With `max_concurrency` that many clients
     are active at once and the next session starts when one ends, never before it is due; the wait for that is the client's own.
+    Nothing is sent after the requests' horizon.
     """
 
     def __init__(
@@ -72,7 +73,10 @@ class Source:
         return self._request(arrival_s, row, session)
 
     def finished(self, request: Request) -> None:
-        """A client learns at `request.finish_s` how its request ended, and may send another."""
+        """A client learns at `request.finish_s` how its request ended, and may send another.
+
+        Only what missed its deadline is retried: a failed request can never run here, so that sending it again would change nothing.
+        """
         now = request.finish_s
         if request.status == "finished":
             following = request.row + 1
@@ -95,6 +99,8 @@ class Source:
             self._send(max(now, self._start_s[session]), self._first_row[session], session)
 
     def _send(self, at_s: float, row: int, session: int) -> None:
+        if at_s > self.requests.horizon_s:
+            return
         if self.sent < self._max_requests:
             heappush(self._due, (at_s, row, session))
         else:
