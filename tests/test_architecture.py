@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from planner import architecture
 from planner.architecture import Architecture, from_hf_config
+from planner.architecture.regex import Matcher, NotUnderstood
 from planner.architecture.storage import stored_as
 from planner.problems import InputError
 from planner.scenario import Model
@@ -335,3 +337,44 @@ def test_any_value_under_any_key_is_read_or_refused(data: st.DataObject):
     assert arch.total_params > 0
     assert arch.active_params <= arch.total_params + 1
     assert arch.kv_bytes_per_token("fp8") * 2 == pytest.approx(arch.kv_bytes_per_token("bf16"), abs=1)
+
+
+@pytest.mark.parametrize("pattern", ["(.+)+#", "(.*)*(.*)*#", ".?" * 200 + "#", "((a{1000}){1000}){1000}", "(.|.)" * 90 + "#"])
+def test_hostile_patterns_of_a_quantiser_cost_no_more_than_others(pattern):
+    assert not Matcher().matches(pattern, "model.layers.0.mlp.experts.0.down_proj" * 3)
+
+
+PIECES = ["a", "b", ".", "(a|b)", "(?:a*b)+", "*", "?", "[ab]", "[^a]", "{1,2}", "$", "^", "(?!b)"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=7).map("".join), st.text("abc", max_size=6))
+def test_patterns_match_as_in_python(pattern, text):
+    try:
+        expected = bool(re.match(pattern, text))
+        found = Matcher().matches(pattern, text)
+    except (re.error, NotUnderstood):
+        return
+    assert found == expected
+
+
+def test_a_quantiser_with_too_many_patterns_is_refused():
+    groups = {"all": {"weights": {"num_bits": 4, "type": "int"}, "targets": ["Linear"]}}
+    many = {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": [f"*a*b{i}*" for i in range(50_000)]}
+    with pytest.raises(InputError, match="too intricate"):
+        from_hf_config({**LLAMA_8B, "quantization_config": many})
+
+
+def test_a_pattern_not_followed_is_named():
+    groups = {"all": {"weights": {"num_bits": 4, "type": "int"}, "targets": ["Linear"]}}
+    odd = {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": [r"re:(a)\1"]}
+    assert "patterns not followed" in " ".join(from_hf_config({**LLAMA_8B, "quantization_config": odd}).notes)
+
+
+def test_a_pattern_with_layer_numbers_spares_those_layers_alone():
+    groups = {"all": {"weights": {"num_bits": 8, "type": "float"}, "targets": ["Linear"]}}
+    ignore = [r"re:.*layers\.(0|1)\.mlp\..*", r"re:.*layers\.\d+\.self_attn\.o_proj"]
+    scheme = {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ignore}
+    layers = from_hf_config({**LLAMA_8B, "quantization_config": scheme}).layers
+    spared = {i: sum(t.params for t in layer.tensors if t.linear and not t.stored) for layer in layers for i in layer.indices}
+    mlp, out = 3 * 4096 * 14336, 4096 * 4096
+    assert [spared[i] for i in range(4)] == [mlp + out, mlp + out, out, out]

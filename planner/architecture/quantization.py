@@ -15,6 +15,7 @@ from typing import Any
 from planner.architecture import keys
 from planner.architecture.config import MAX_LAYERS
 from planner.architecture.model import Quantization, Tensor
+from planner.architecture.regex import Matcher
 
 SIZES = {
     "fp32": 4.0,
@@ -50,6 +51,12 @@ ELSEWHERE = re.compile(r"^mtp|vision|visual|audio|projector", re.IGNORECASE)
 PLAIN_ROLES = ("embedding", "norm", "router", "tower")
 
 
+ANY_LAYER = -1
+"""A layer that no rule names."""
+ROOTS = ("model.", "language_model.model.", "model.language_model.")
+"""What checkpoints write before `layers`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One pattern of a quantiser: which layers (None for all), which module, stored how ("" for left alone)."""
@@ -71,12 +78,13 @@ class Scheme:
     """Precision of routed experts where a key of its own says so."""
     layers_named: frozenset[int] = frozenset()
     """Layers with rules of their own; all others are stored alike."""
+    matcher: Matcher = field(default_factory=Matcher)
     known: dict[tuple[str, str, bool, int | None], str] = field(default_factory=dict)
     """Answers already found: a checkpoint has thousands of tensors and few kinds."""
 
     def mark(self, tensor: Tensor, layer: int | None) -> Tensor:
         """`tensor` with its precision in the checkpoint."""
-        own = layer if layer in self.layers_named else None
+        own = layer if layer is None or layer in self.layers_named else ANY_LAYER
         key = (tensor.name, tensor.role, tensor.linear, own)
         if key not in self.known:
             self.known[key] = self.stored(tensor, layer)
@@ -88,7 +96,7 @@ class Scheme:
             return ""
         found = "" if tensor.role == "lm_head" else self.experts if self.experts and tensor.role == "expert" else self.default
         for rule in self.rules:
-            if (rule.layer is None or rule.layer == layer) and _matches(rule, tensor, layer):
+            if (rule.layer is None or rule.layer == layer) and _matches(rule, tensor, layer, self.matcher):
                 found = rule.stored
         return found
 
@@ -113,6 +121,12 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
         () if base else _texts(found, "ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules")
     )
     rules = tuple(dict.fromkeys([*(_rule(p, s) for p, s in listed), *(_rule(p, "") for p in ignored)]))
+    matcher = Matcher()
+    strange = sorted({r.module[:60] for r in rules if r.regex and not matcher.understands(r.module)})
+    if strange:
+        examples = ", ".join(strange[:3])
+        remarks.append(f"quantization_config has patterns not followed here ({examples}); the layers they name count as the others")
+        rules = tuple(r for r in rules if not r.regex or matcher.understands(r.module))
     block = found.get("weight_block_size") or _block(found)
     summary = Quantization(
         method,
@@ -122,9 +136,9 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
         kv_cache=_kv(found),
     )
     expert_dtype = str(raw.get("expert_dtype") or "")
-    by_regex = any(r.regex and "layers" in r.module for r in rules)
+    by_regex = any(r.regex and not _blind(r.module) for r in rules)
     named = frozenset(range(MAX_LAYERS)) if by_regex else frozenset(r.layer for r in rules if r.layer is not None)
-    return Scheme(summary, default, rules, "mxfp4" if "fp4" in expert_dtype and not listed else "", named)
+    return Scheme(summary, default, rules, "mxfp4" if "fp4" in expert_dtype and not listed else "", named, matcher)
 
 
 def _config(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,23 +243,27 @@ def _rule(pattern: str, stored: str) -> Rule:
     return Rule(layer, module or "*", stored)
 
 
-def _matches(rule: Rule, tensor: Tensor, layer: int | None) -> bool:
+def _matches(rule: Rule, tensor: Tensor, layer: int | None, matcher: Matcher) -> bool:
     names = [tensor.name]
     if "." in tensor.name:
         alias = "recurrent." if tensor.role == "recurrent" else "mixer."
         names.append(alias + tensor.name.partition(".")[2])
     module = rule.module
     if rule.regex:
-        try:
-            pattern = re.compile(module)
-        except re.error:
-            return False
-        return any(pattern.match(f"model.layers.{layer}.{n}" if layer is not None else n) for n in _spellings(tensor))
+        number = 0 if layer in (None, ANY_LAYER) or _blind(module) else layer
+        paths = [""] if layer is None else [f"{root}layers.{number}." for root in ROOTS if root == ROOTS[0] or "language" in module]
+        return any(matcher.matches(module, path + name) for path in paths for name in _spellings(tensor))
     if "*" in module:
+        matcher.spend(200)
         return any(fnmatch.fnmatchcase(n, module) or fnmatch.fnmatchcase(f".{n}.", module) for n in names)
     if module in ("head", "lm_head") or module.endswith(".lm_head"):
         return tensor.role == "lm_head"
     return any(n == module or n.startswith(module + ".") or _same_leaf(n, module) for n in names)
+
+
+def _blind(pattern: str) -> bool:
+    """Whether a regular expression cannot tell one layer's number from another's."""
+    return not re.search(r"\d|\\d", re.sub(r"(\\d|\[0-9\])[+*]", "", pattern))
 
 
 def _spellings(tensor: Tensor) -> list[str]:
@@ -258,7 +276,8 @@ def _spellings(tensor: Tensor) -> list[str]:
         names.append(tensor.name.replace("shared_experts", "shared_expert"))
     if tensor.role == "recurrent":
         names += [tensor.name.replace("mixer", module) for module in ("linear_attn", "mamba", "self_attn")]
-    return names + [n.replace("mlp.", f"{module}.") for n in names if n.startswith("mlp.") for module in ("ffn", "feed_forward", "block_sparse_moe")]
+    modules = ("ffn", "feed_forward", "block_sparse_moe")
+    return names + [n.replace("mlp.", f"{module}.") for n in names if n.startswith("mlp.") for module in modules]
 
 
 def _same_leaf(name: str, module: str) -> bool:
