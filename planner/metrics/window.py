@@ -38,7 +38,7 @@ class Window:
 
 
 def window(timeline: Timeline, mode: Mode) -> Window:
-    """The whole run (benchmark), or without its warm-up and its drain (planning).
+    """The whole run (benchmark), or without its warm-up and without those whose answers run into the drain (planning).
 
     Warm-up lasts twice the mean E2E latency, at least a tenth and at most half of the time in which requests arrive: an empty system
     fills within a few residence times. A run whose requests all come at once has no steady part and is kept whole.
@@ -50,7 +50,8 @@ def window(timeline: Timeline, mode: Mode) -> Window:
         finished = timeline.finished
         residence_s = float((timeline.finish_s - timeline.arrival_s)[finished].mean()) if finished.any() else arriving_s
         start_s = first_s + min(0.5 * arriving_s, max(0.1 * arriving_s, 2 * residence_s))
-        end_s = last_s
+        # Requests that come at the very end finish while nobody follows, faster than any in between.
+        end_s = last_s - min(0.2 * arriving_s, residence_s)
     else:
         start_s = first_s
     counted = (timeline.arrival_s >= start_s) & (timeline.arrival_s <= end_s)

@@ -26,6 +26,8 @@ CAPACITY_TOLERANCE = 0.03
 CAPACITY_PROBES = 10
 CAPACITY_RUNS = 4
 """Runs behind one probe: the percentile of a single one wanders by a tenth and more near the knee."""
+SAMPLED = 0.1
+"""How far the rate of a few runs may lie from the offered one by chance; beyond it something else is the matter."""
 USELESS_SHARE = 0.01
 """Capacity below this share of the highest rate tried: the promise breaks for another reason than load."""
 CAPACITY_START = 0.8
@@ -64,13 +66,16 @@ class Loaded:
         t = self.metrics.throughput
         if not t.output_tokens_per_s:
             return self._whole_runs
+        # A stable fleet serves what arrives; the rate that one sample of arrivals happened to have is noise.
+        drawn = self.offered_requests_per_s / t.requests_per_s if self.offered_requests_per_s and t.requests_per_s else 1.0
+        factor = drawn if abs(drawn - 1) < SAMPLED and not self.overloaded else 1.0
         cached = t.input_tokens_per_s * t.prefix_hit_rate
         return Load(
             duration_s=1.0,
-            requests=t.requests_per_s,
-            input_tokens=t.input_tokens_per_s - cached,
-            cached_tokens=cached,
-            output_tokens=t.output_tokens_per_s,
+            requests=factor * t.requests_per_s,
+            input_tokens=factor * (t.input_tokens_per_s - cached),
+            cached_tokens=factor * cached,
+            output_tokens=factor * t.output_tokens_per_s,
             input_busy_s=sum(run.input_busy_s for run in self.timelines),
             cached_busy_s=sum(run.cached_busy_s for run in self.timelines),
             output_busy_s=sum(run.output_busy_s for run in self.timelines),
