@@ -421,3 +421,15 @@ def test_a_full_fleet_is_not_given_a_clean_bill(made):
     verdict = export.document(full, extras).sections[0].blocks[0]
     assert verdict.tone == "warning"
     assert "close to saturation" in verdict.text
+
+
+@pytest.mark.slow
+def test_classes_and_pools_have_tables_of_their_own():
+    classes = [{"share": 0.5}, {"share": 0.5, "priority": 1, "slo": {"ttft_s": 2.0, "tpot_s": None, "percentile": 90}}]
+    load = {"request_rate": 2, "num_prompts": 60, "output_len": 30}
+    answer = plan(Scenario.model_validate({"workload": load | {"priority_classes": classes}}), effort="quick")
+    found = {t.slug: t for t in export.document(answer.to_dict(), export.Extras()).tables()}
+    assert [row[0].text for row in found["promises-by-class"].rows] == ["class 1", "class 1", "class 2"]
+    pools = plan(Scenario.model_validate({"workload": load, "disaggregation": {"prefill": {}, "decode": {}}}), effort="quick")
+    found = {t.slug: t for t in export.document(pools.to_dict(), export.Extras()).tables()}
+    assert float(found["transfers"].rows[1][1].number) > 0

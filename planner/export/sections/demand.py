@@ -165,4 +165,22 @@ def promises(s: Subject) -> Section:
     first = s.latency("ttft_answer_s")
     if s.scenario.workload.thinking_share and first is not None:
         text += f" The answer itself begins after thinking, {show(first, 's')} at {s.percentile}."
-    return Section(3, "Promises", (table("promises", "Promises", heads, rows), Text(text)))
+    blocks: tuple[Block, ...] = (table("promises", "Promises", heads, rows), Text(text), *_by_class(s))
+    return Section(3, "Promises", blocks)
+
+
+def _by_class(s: Subject) -> tuple[Block, ...]:
+    """What each class of traffic sees at the plan's load, against its own promise."""
+    seen = s.plan.get("latency_by_class") or ()
+    rows = []
+    for number, (row, c) in enumerate(zip(seen, s.scenario.workload.priority_classes, strict=False), 1):
+        slo = c.slo or s.scenario.slo
+        for name, words in LATENCY_NAMES.items():
+            promise, value = getattr(slo, name), (row.get(name) or {}).get(f"p{slo.percentile}")
+            if promise is not None and value is not None:
+                unit = LATENCY_UNITS[name]
+                rows.append((f"class {number}", words, f"p{slo.percentile}", cell(promise, unit), cell(value, unit), value <= promise))
+    if not rows:
+        return ()
+    heads = ("Class", "Promise", "Percentile", "Promised", "Predicted", "Kept")
+    return (table("promises-by-class", f"Promises by class at {s.load_words}", heads, rows),)

@@ -84,6 +84,6 @@ def _overload(s: Subject) -> str:
     w = s.scenario.workload
     deadline = f"clients give up after {show(w.deadline_s, 's')}" if w.deadline_s else "clients wait for ever"
     return (
-        f"{deadline}, {show(w.retry_rate, 'share')} of failures are sent again; shed load or send it to an API before "
+        f"{deadline}, {show(w.retry_rate, 'share')} of what they give up is sent again; shed load or send it to an API before "
         "the wait passes the promise"
     )

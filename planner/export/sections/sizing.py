@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from planner.export import charts
@@ -190,8 +191,23 @@ def _operating_point(s: Subject) -> list[Block]:
             body.append((words, *(cell(row.get(k), LATENCY_UNITS[name]) for k in ("mean", "p50", "p90", "p95", "p99"))))
     runs, seen = simulation.get("replications"), simulation.get("requests")
     note = f"{show(runs, 'count')} simulated runs, {show(seen, 'count')} requests, {simulation.get('mode')} mode."
+    moved = s.part("transfers")
+    if moved:
+        transfers = [
+            ("Link", moved.get("link"), f"{show(moved.get('count'), 'count')} caches moved in the simulated runs"),
+            ("Cache of one request", cell(moved.get("mean_bytes"), "gib"), "mean"),
+            ("Time of one transfer", cell(moved.get("mean_s"), "ms"), "mean, waiting not counted"),
+            ("Waiting for the link or for room", cell(_each(moved, "queue_s"), "ms"), "mean of a request"),
+            ("of it for room in a decode replica", cell(_each(moved, "blocked_s"), "ms"), "mean of a request"),
+        ]
+        found.append(table("transfers", "KV caches moved between the pools", ("Quantity", "Value", "Note"), transfers))
     found.append(table("latency", f"Latency at {s.load_words}", heads, body, note))
     return found
+
+
+def _each(moved: Mapping[str, Any], name: str) -> float | None:
+    total, count = moved.get(name), moved.get("count")
+    return total / count if total is not None and count else None
 
 
 def _load_points(s: Subject) -> list[Block]:
