@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from planner import architecture, cost, speculation
 from planner.catalog import quality
+from planner.plan import confidence, provenance
 from planner.plan import deployment as deployments
-from planner.plan import provenance
 from planner.plan.deployment import Deployment
 from planner.plan.findings import latency_problems, load_problems, memory_problems
 from planner.plan.load import Effort, Loaded, simulated
@@ -55,7 +55,7 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
         roofline=closed,
         load=load,
         cost=bill,
-        confidence=confidence(scenario, decode),
+        confidence=confidence.confidence(scenario, built, load, bill, effort),
         provenance=provenance.of(built, bill),
         deployments=built,
     )
@@ -89,7 +89,7 @@ def _cannot_run(scenario: Scenario, found: tuple[Problem, ...], built: tuple[Dep
         roofline=closed,
         load=None,
         cost=bill,
-        confidence=confidence(scenario, built[-1] if built else None),
+        confidence=confidence.confidence(scenario, built, None, bill, "quick"),
         provenance=provenance.of(built, bill),
         deployments=built,
     )
@@ -111,8 +111,3 @@ def notes(scenario: Scenario) -> list[Problem]:
         remedy = "Set precision.weights to fp8 for weights published as lossless." if small else ""
         found.append(Problem("quality", "warning" if small else "info", "precision.weights", message, remedy))
     return found
-
-
-def confidence(scenario: Scenario, replica: Deployment | None) -> dict[str, object]:
-    """The `confidence` part: grade and error bands of this plan's class."""
-    return {"grade": None, "fidelity": scenario.fidelity, "bands": None, "nearest_measured": []}

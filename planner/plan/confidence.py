@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from planner import bands
+from planner import architecture, bands
 from planner.cost import Cost
 from planner.metrics import Metrics, summarize
 from planner.plan import deployment as deployments
-from planner.plan.load import Effort, Loaded
+from planner.plan.load import Effort, Loaded, trace_pace
 from planner.plan.system import Deployments, run_once
 from planner.scenario import Scenario
 
@@ -21,8 +21,8 @@ def confidence(scenario: Scenario, built: Deployments, load: Loaded | None, cost
     figures = _figures(load.metrics) | {"usd": cost.usd_per_mtok_output} if load else {}
     sampling = _sampling(load.metrics) if load else {}
     rerun = _rerun(scenario, built, load, figures) if load and effort == "full" and not load.overloaded else None
-    decode = built[-1]
-    return bands.confidence(scenario, decode.architecture, decode.gpu.slug, figures, sampling, rerun)
+    gpu = scenario.disaggregation.decode.gpu if scenario.disaggregation else scenario.hardware.gpu
+    return bands.confidence(scenario, architecture.of(scenario.model), gpu, figures, sampling, rerun)
 
 
 def _figures(metrics: Metrics) -> Figures:
@@ -51,7 +51,7 @@ def _rerun(scenario: Scenario, built: Deployments, load: Loaded, figures: Figure
 
     def again(scale: float) -> Figures:
         slower = tuple(deployments.of(d.scenario, scale) for d in built)
-        timeline, _ = run_once(slower, scenario, scenario.workload.seed)
+        timeline, _ = run_once(slower, scenario, scenario.workload.seed, trace_pace(scenario))
         seen = _figures(summarize([timeline], slo, mode, api_s))
         return {name: _times(figures[name], seen[name], base[name]) for name in base}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.architecture import Architecture
 from planner.cost import Cost
 from planner.memory import MemoryPlan
-from planner.metrics import Latency, Run, Throughput
+from planner.metrics import Latency, Run, Throughput, by_class
 from planner.plan.provenance import Provenance
 from planner.plan.steady import Steady
 from planner.problems import Problem
@@ -56,6 +56,15 @@ class Plan:
         """Whether the plan can run at all."""
         return self.memory is not None and self.memory.fits
 
+    def latency_by_class(self) -> list[dict[str, Any]] | None:
+        """TTFT, TPOT and E2E of each priority class with its share; None without classes or simulation."""
+        classes = self.scenario.workload.priority_classes
+        if self.load is None or not classes:
+            return None
+        mode, api_s = self.scenario.simulation.mode, self.deployments[0].step_time.api_s
+        found: list[dict[str, Any]] = plain(by_class(self.load.timelines, classes, self.scenario.slo, mode, api_s))
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON: names of `Plan`'s sections, SI units, null for what does not apply, never NaN or infinity."""
         metrics = self.load.metrics if self.load else None
@@ -67,6 +76,7 @@ class Plan:
             "memory": plain(self.memory) if self.memory else dict.fromkeys(field_names(MemoryPlan)),
             "roofline": plain(self.roofline) if self.roofline else dict.fromkeys(field_names(Steady)) | {"terms": [], "batch_table": []},
             "latency": plain(metrics.latency) if metrics else dict.fromkeys(field_names(Latency)),
+            "latency_by_class": self.latency_by_class(),
             "throughput": throughput_dict(self.load),
             "simulation": plain(metrics.simulation) if metrics else nothing_ran,
             "transfers": transfers_dict(self.load),

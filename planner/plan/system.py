@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner import bounds, traces, workload
+from planner import bounds, traces, traffic, workload
 from planner.kv_cache import KvCache, tiers_of
 from planner.memory.lengths import final_length, prefix_copies
+from planner.plan import sessions
 from planner.plan.deployment import Deployment
 from planner.plan.steady import decode_shape, output_tokens, plan_batch
 from planner.scenario import Engine, Scenario
@@ -39,7 +40,13 @@ def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale
     """One simulated run of the fleet, or of the part of it that stands for the whole; with what moved between pools, if there are two."""
     share = simulated_share(scenario)
     split = scenario.disaggregation
-    source = _source(deployments, scenario, seed, rate_scale * share, share)
+    source, each_turn_s = _source(deployments, scenario, seed, rate_scale * share, share)
+
+    def warm(replicas: list[Replica], prompts_only: bool = False) -> list[Replica]:
+        grown = workload_growth(scenario)
+        sessions.fill([r.kv for r in replicas], source.requests, scenario.fleet.routing, grown, each_turn_s or 0.0, prompts_only)
+        return replicas
+
     if split is not None:
         from planner.fleet.disaggregated import Link
         from planner.fleet.disaggregated import simulate as simulate_pools
@@ -54,16 +61,16 @@ def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale
         def moved_bytes(tokens: int) -> float:
             return arch.kv_bytes(tokens, kv)
 
-        run = simulate_pools(source, prefills, decodes, moved_bytes, link, scenario.fleet.routing, bounds.MAX_STEPS_PER_RUN)
+        run = simulate_pools(source, warm(prefills, True), decodes, moved_bytes, link, scenario.fleet.routing, bounds.MAX_STEPS_PER_RUN)
         return run.timeline, run.transfers
     replicas = _count(scenario.fleet.replicas, share)
+    warmed = warm([replica(deployments[0]) for _ in range(replicas)])
     if replicas == 1:
-        return simulate(source, replica(deployments[0]), bounds.MAX_STEPS_PER_RUN), None
+        return simulate(source, warmed[0], bounds.MAX_STEPS_PER_RUN), None
     from planner.fleet import simulate as simulate_fleet
 
-    fleet = simulate_fleet(
-        source, lambda: replica(deployments[0]), replicas, routing=scenario.fleet.routing, max_steps=bounds.MAX_STEPS_PER_RUN
-    )
+    build = iter(warmed).__next__
+    fleet = simulate_fleet(source, build, replicas, routing=scenario.fleet.routing, max_steps=bounds.MAX_STEPS_PER_RUN)
     return fleet.timeline, None
 
 
@@ -71,37 +78,64 @@ def _count(replicas: int, share: float) -> int:
     return max(1, round(replicas * share))
 
 
-def _source(deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float, share: float) -> workload.Source:
-    traffic, engine = scenario.workload, deployments[0].scenario.engine
-    clients = None if traffic.max_concurrency is None else max(1, round(traffic.max_concurrency * share))
-    prompts = min(
-        _prompts(deployments, scenario, rate_scale, share, clients), bounds.MOST_REQUESTS_PER_RUN, scenario.simulation.max_requests
-    )
+def workload_growth(scenario: Scenario) -> float:
+    """Tokens by which a session grows each turn, mean."""
+    means = traffic.of(scenario.workload)
+    return 2 * (means.reusable_tokens - means.shared_tokens) / max(1, scenario.workload.turns - 1)
+
+
+def _source(
+    deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float, share: float
+) -> tuple[workload.Source, float | None]:
+    """The clients of one run, and the time from turn to turn where it begins with sessions under way."""
+    wanted, engine = scenario.workload, deployments[0].scenario.engine
+    clients = None if wanted.max_concurrency is None else max(1, round(wanted.max_concurrency * share))
+    each_turn_s = None
+    if sessions.begins_steady(scenario):
+        rate = None if wanted.request_rate is None else wanted.request_rate * rate_scale
+        each_turn_s = sessions.turn_s(deployments, scenario, rate, clients, simulated_replicas(scenario, share))
+    prompts = _prompts(deployments, scenario, rate_scale, share, clients, each_turn_s)
+    prompts = min(prompts, bounds.MOST_REQUESTS_PER_RUN, scenario.simulation.max_requests)
     rates, trace = deployments[-1].profile.acceptance_rates, trace_of(scenario)
-    requests = workload.requests(traffic.model_copy(update={"num_prompts": prompts}), seed, rate_scale, rates, trace)
+
+    def drawn(prompts: int) -> workload.Requests:
+        sized = wanted.model_copy(update={"num_prompts": prompts, "max_concurrency": clients})
+        return workload.requests(sized, seed, rate_scale, rates, trace, each_turn_s)
+
+    requests = drawn(prompts)
     block_size = engine.block_size if shares_blocks(engine) else 0
     longest = deployments[0].memory.max_model_len
     affordable = keyed_requests(requests, block_size, longest)
     if affordable < len(requests):
-        requests = workload.requests(traffic.model_copy(update={"num_prompts": affordable}), seed, rate_scale, rates, trace)
-    return workload.Source(
+        requests = drawn(affordable if each_turn_s is None else max(1, prompts * affordable // len(requests)))
+    source = workload.Source(
         requests,
         block_size=block_size,
         longest_keyed=longest,
         max_concurrency=clients,
-        priority_classes=traffic.priority_classes,
-        deadline_s=traffic.deadline_s,
-        retry_rate=traffic.retry_rate,
+        priority_classes=wanted.priority_classes,
+        deadline_s=wanted.deadline_s,
+        retry_rate=wanted.retry_rate,
         seed=seed,
     )
+    return source, each_turn_s
 
 
-def _prompts(deployments: Deployments, scenario: Scenario, rate_scale: float, share: float, clients: int | None) -> int:
+def simulated_replicas(scenario: Scenario, share: float) -> tuple[int, ...]:
+    """Simulated replicas of each deployment."""
+    split = scenario.disaggregation
+    whole = (scenario.fleet.replicas,) if split is None else (split.prefill.replicas, split.decode.replicas)
+    return tuple(_count(n, share) for n in whole)
+
+
+def _prompts(
+    deployments: Deployments, scenario: Scenario, rate_scale: float, share: float, clients: int | None, each_turn_s: float | None
+) -> int:
     """Requests that a run should have: what a benchmark client sends, or enough for a steady state."""
     prompts = scenario.workload.num_prompts
     if scenario.simulation.mode == "benchmark":
         return prompts
-    return max(prompts * _count(most_replicas(scenario), share), _enough(deployments, scenario, rate_scale, clients))
+    return max(prompts * _count(most_replicas(scenario), share), _enough(deployments, scenario, rate_scale, clients, each_turn_s))
 
 
 def keyed_requests(requests: workload.Requests, block_size: int, longest: int | None) -> int:
@@ -116,13 +150,18 @@ RESIDENCES = 5
 """A planning run lasts at least this many times what a request takes at the plan's batch, or it ends before it has warmed up."""
 
 
-def _enough(deployments: Deployments, scenario: Scenario, rate_scale: float, clients: int | None) -> int:
-    """Requests that an open loop sends in RESIDENCES residence times, or RESIDENCES for each client of a closed one, within the bounds."""
+def _enough(deployments: Deployments, scenario: Scenario, rate_scale: float, clients: int | None, each_turn_s: float | None) -> int:
+    """Requests that an open loop sends in RESIDENCES residence times, or RESIDENCES for each client of a closed one, within the bounds.
+
+    A session resides for a turn and its pause: whether the histories stay in the cache shows over several of them.
+    """
     rate = scenario.workload.request_rate
     if scenario.workload.trace is not None:
         return 0
     if not rate:
         return min(RESIDENCES * (clients or 0), bounds.MAX_REQUESTS_PER_RUN)
+    if each_turn_s is not None:
+        return min(math.ceil(rate * rate_scale * RESIDENCES * each_turn_s), bounds.MAX_REQUESTS_PER_RUN)
     decode = deployments[-1]
     step_s = decode.step_time(decode_shape(decode, max(1, plan_batch(decode, 1))))
     residence_s = output_tokens(scenario) / decode.profile.acceptance_length * step_s
