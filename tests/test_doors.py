@@ -199,7 +199,7 @@ def test_documents(file):
         finite(found.plan)
 
 
-@examples(100)
+@examples(40)
 @given(broken(json.loads(DOCUMENTS["schema-1.json"])).map(to_json))
 def test_plan_json(text):
     found = door("documents", export.read, text.encode("utf-8", "surrogatepass"), "plan.json")
@@ -251,7 +251,7 @@ class TestAnswers:
             for problem in answer.problems:
                 one_sentence(problem.message)
 
-    @examples(60)
+    @examples(40)
     @given(
         st.sampled_from(ARGUMENTS), st.integers(0, 8), st.one_of(texts, st.sampled_from(["-1", "0", "nan", "1e999", "--help-me", "--json"]))
     )

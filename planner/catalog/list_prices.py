@@ -6,13 +6,14 @@ hosts that the library lacks come from litellm's table. A test checks every libr
 at the pinned time; anything outside the snapshot is looked up in the library on demand.
 """
 
+import contextlib
 import csv
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -79,23 +80,30 @@ def _from_csv(raw: Mapping[str, str]) -> ListPrice:
 
 def write(path: Path, prices: Iterable[ListPrice]) -> None:
     """Replace a snapshot file in one step, so that a reader never sees half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".csv")
-    with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS.values())
-        for row in prices:
-            cells = asdict(row) | {"outlier": "yes" if row.outlier else ""}
-            writer.writerow("" if cells[name] is None else cells[name] for name in COLUMNS)
-    Path(name).replace(path)
+    handle, part = tempfile.mkstemp(dir=path.parent, suffix=".csv")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS.values())
+            for row in prices:
+                cells = asdict(row) | {"outlier": "yes" if row.outlier else ""}
+                writer.writerow("" if cells[name] is None else cells[name] for name in COLUMNS)
+        Path(part).replace(path)
+    except OSError:
+        Path(part).unlink(missing_ok=True)
+        raise
 
 
 @cache
 def rows() -> tuple[ListPrice, ...]:
-    """All known rows: the last update where there was one, else the committed snapshot."""
-    return read(UPDATED_FILE if UPDATED_FILE.exists() else SNAPSHOT_FILE)
+    """All known rows: the last update where there was one that can be read, else the committed snapshot."""
+    if UPDATED_FILE.exists():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, csv.Error):
+            return read(UPDATED_FILE)
+    return read(SNAPSHOT_FILE)
 
 
-@cache
+@lru_cache(maxsize=512)
 def hosts(model: str, per_provider: bool = True) -> tuple[ListPrice, ...]:
     """Hosts of this model, cheapest first; one row per provider unless asked for all. Outliers are left out.
 
@@ -181,8 +189,13 @@ def _tiers(input_price: Any, output_price: Any) -> str:
 
 
 def _library_snapshot() -> Any:
-    from genai_prices import data_snapshot
-
+    try:
+        from genai_prices import data_snapshot
+    except ImportError:
+        raise InputError(
+            "price.compare_to names a price outside the shipped snapshot, which needs the package genai-prices; install it, "
+            "or give a price of your own as {label, input, output}"
+        ) from None
     return data_snapshot.get_snapshot()
 
 
@@ -204,13 +217,13 @@ def refresh(now: datetime, fetch: Callable[[], Any] | None = None, path: Path = 
     `fetch` returns a library snapshot (tests pass their own). When anything fails the old data stay as they are and an
     InputError says why.
     """
-    if fetch is None:
-        from genai_prices import UpdatePrices
-
-        fetch = UpdatePrices().fetch
     old = rows()
     ids = [(r.provider, r.model_id) for r in old]
     try:
+        if fetch is None:
+            from genai_prices import UpdatePrices
+
+            fetch = UpdatePrices().fetch
         # Routing, proxies, TLS, status codes and malformed payloads all mean the same here: no newer prices.
         fresh = {r.label: r for r in from_library(fetch(), ids, now, f"genai-prices data of {now:%Y-%m-%d}")}
         if not fresh:
@@ -218,7 +231,12 @@ def refresh(now: datetime, fetch: Callable[[], Any] | None = None, path: Path = 
     except Exception as error:
         raise InputError(f"prices --update: could not fetch newer prices ({type(error).__name__}: {error}); the old ones stay") from error
     new = [_keep_map(r, fresh.get(r.label)) for r in old]
-    write(path, new)
+    try:
+        write(path, new)
+    except OSError as error:
+        raise InputError(
+            f"prices --update: newer prices cannot be stored in {path.parent} ({error.strerror}); the old ones stay"
+        ) from error
     for cached in (rows, hosts, find):
         cached.cache_clear()
     return tuple(after for before, after in zip(old, new, strict=True) if (before.input, before.output) != (after.input, after.output))

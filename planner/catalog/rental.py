@@ -129,6 +129,24 @@ def _span(rows: list[RentalRow]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
+def today() -> date:
+    """The calendar's day, against which prices age."""
+    return date.today()
+
+
+def is_stale(day: str | None, at: date | None = None) -> bool:
+    """Whether a price of that day is too old to be quoted as it is; never for one without a date, which is the user's own."""
+    try:
+        return bool(day) and age_days(day or "", at or today()) > STALE_AFTER_DAYS
+    except ValueError:  # a plan read back may say anything
+        return True
+
+
+def dated(day: str | None, undated: str = "") -> str:
+    """The day of a price as people see it: with a word of warning when it is stale."""
+    return f"{day} (stale)" if is_stale(day) else day or undated
+
+
 def age_days(text: str, today: date) -> int:
     """Days since a data date; a date known only to its month or year counts from the start of it."""
     year, month, day, *_ = (*(int(part) for part in text.split("-")), 1, 1)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from planner import catalog, presets
+from planner.catalog.rental import dated
 from planner.command.output import print_json, print_table
 
 
@@ -86,11 +87,11 @@ def show_prices(arguments: argparse.Namespace) -> int:
         return 0
     print_table(
         ["rental of", "provider", "basis", "USD/GPU-hour", "date"],
-        ([r["gpu"], r["provider"], r["basis"], r["usd_per_gpu_hour"], r["date"]] for r in found if r["kind"] == "rental"),
+        ([r["gpu"], r["provider"], r["basis"], r["usd_per_gpu_hour"], dated(r["date"])] for r in found if r["kind"] == "rental"),
     )
     print()
     print_table(
         ["list price of", "provider", "USD/M in", "USD/M cached", "USD/M out", "date"],
-        ([r["model"], r["provider"], r["input"], r["cached_input"], r["output"], r["date"]] for r in found if r["kind"] == "list"),
+        ([r["model"], r["provider"], r["input"], r["cached_input"], r["output"], dated(r["date"])] for r in found if r["kind"] == "list"),
     )
     return 0

@@ -11,7 +11,8 @@ from datetime import date
 from typing import Any
 
 from planner import traffic
-from planner.catalog.rental import STALE_AFTER_DAYS, age_days
+from planner.catalog import rental
+from planner.catalog.rental import STALE_AFTER_DAYS, is_stale
 from planner.cost.hour import FleetHour, GpuHour, fleet_hour, gpu_hour, gpu_hours, owned_usd_per_gpu_hour, pools
 from planner.cost.market import Comparison, Mix, batch_price, break_even, compare, listed, requests_per_day_to_break_even, usd_per_request
 from planner.cost.tokens import Load, TokenPrices, at_load_prices, floor_price, floor_usd_per_mtok
@@ -138,7 +139,7 @@ def _paid_gpus(scenario: Scenario) -> int:
 
 def problems(scenario: Scenario, part: Cost, today: date | None = None) -> tuple[Problem, ...]:
     """What the reader of these prices has to know: missing, assumed or stale ones. `today` defaults to the calendar's."""
-    today = today or date.today()
+    today = today or rental.today()
     found = []
     if part.usd_per_hour is None:
         names = ", ".join(sorted({gpu for gpu, _, _ in pools(scenario)} - {h.gpu for h in part.gpu_hours}))
@@ -155,13 +156,9 @@ def problems(scenario: Scenario, part: Cost, today: date | None = None) -> tuple
         if hour.kind == "assumed":
             message = f"No {hour.basis} price is published for {hour.gpu}: ${hour.usd:.2f} per GPU-hour is {hour.source}."
             found.append(Problem("assumed_price", "info", "price.usd_per_gpu_hour", message, "Set the price you were quoted."))
-    stale = {f"{h.gpu} {h.basis} (${h.usd:.2f} per GPU-hour, {h.date})" for h in part.gpu_hours if _is_stale(h.date, today)}
-    stale |= {f"{row.label} ({row.date})" for row in part.list_prices if _is_stale(row.date, today)}
+    stale = {f"{h.gpu} {h.basis} (${h.usd:.2f} per GPU-hour, {h.date})" for h in part.gpu_hours if is_stale(h.date, today)}
+    stale |= {f"{row.label} ({row.date})" for row in part.list_prices if is_stale(row.date, today)}
     if stale:
         message = f"Prices older than {STALE_AFTER_DAYS} days: {'; '.join(sorted(stale))}."
         found.append(Problem("stale_price", "warning", "price.usd_per_gpu_hour", message, "Check them, or set prices of your own."))
     return tuple(found)
-
-
-def _is_stale(data_date: str | None, today: date) -> bool:
-    return bool(data_date) and age_days(data_date or "", today) > STALE_AFTER_DAYS

@@ -8,6 +8,7 @@ import streamlit as st
 
 from planner import catalog
 from planner.catalog.quality import quality_rows
+from planner.catalog.rental import dated
 from planner.views import components
 from planner.views.text import compact, plain, usd
 
@@ -69,7 +70,7 @@ def prices(plan: Json) -> None:
             "$ in": usd(p.input),
             "$ cached": usd(p.cached_input),
             "$ out": usd(p.output),
-            "date": p.date,
+            "date": dated(p.date),
             "source": p.source,
         }
         for p in list_prices.rows()

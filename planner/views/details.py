@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from planner.catalog.rental import dated
 from planner.scenario import Scenario
 from planner.views import components, frontier
 from planner.views.charts import prices, steps
@@ -47,7 +48,7 @@ def list_prices(plan: Json, scenario: Scenario) -> None:
             "$ blended": p["blended"],
             "times this plan": p["ratio"],
             "break-even, requests a day": (cost["break_even_requests_per_day"].get(p["label"]) or {}).get("uncached"),
-            "date": p["date"],
+            "date": dated(p["date"], "yours"),
             "source": p["source"],
         }
         for p in cost["list_prices"]

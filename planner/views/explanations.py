@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from planner.catalog.rental import dated
 from planner.scenario import Scenario
 from planner.views import components, verdict
 from planner.views.text import compact, digits, gigabytes, percent, seconds, usd
@@ -144,7 +145,7 @@ def cost_lines(plan: Json, scenario: Scenario) -> list[Line]:
     """From a GPU-hour to a token."""
     cost, load = plan["cost"], plan["throughput"]
     hours = cost.get("gpu_hours") or []
-    paid = "; ".join(f"{h['gpu']} at {usd(h['usd'])} per hour ({h['basis']}, {h['source']}, {h['date']})" for h in hours)
+    paid = "; ".join(f"{h['gpu']} at {usd(h['usd'])} per hour ({h['basis']}, {h['source']}, {dated(h['date'])})" for h in hours)
     rows: list[Line] = [
         (
             "Dollars per hour",

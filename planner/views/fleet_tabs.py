@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner import catalog, cost
+from planner.catalog.rental import dated
 from planner.cost import Load, mix_of
 from planner.economics import power as electricity
 from planner.economics import waterfall as economics
@@ -96,7 +97,7 @@ def api(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
     st.caption(
         plain(
             f"{label}: {usd(price['input'])} in, {usd(price['cached_input'])} cached, "
-            f"{usd(price['output'])} out per M, {price['date'] or 'yours'}, {price['source']}. The plan's "
+            f"{usd(price['output'])} out per M, {dated(price['date'], 'yours')}, {price['source']}. The plan's "
             "own hit rate counts."
         )
     )
@@ -150,7 +151,7 @@ def prices(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
                     "low": usd(price.low),
                     "high": usd(price.high),
                     "kind": price.kind,
-                    "date": price.date,
+                    "date": dated(price.date),
                     "source": price.source,
                 }
             )
@@ -163,7 +164,7 @@ def prices(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
                 "low": "",
                 "high": "",
                 "kind": owned.kind,
-                "date": owned.date or "",
+                "date": dated(owned.date),
                 "source": owned.source,
             }
         )
@@ -176,7 +177,7 @@ def prices(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
                     "provider": r.provider,
                     "basis": r.basis,
                     "$/GPU-hour": r.usd_per_gpu_hour,
-                    "date": r.date,
+                    "date": dated(r.date),
                     "source": r.source,
                     "left out because": r.excluded,
                 }

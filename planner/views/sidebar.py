@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner import catalog, demand, presets, traces
+from planner.catalog.rental import dated
 from planner.catalog.workloads import workloads
 from planner.links.fields import leaves
 from planner.scenario import Scenario
@@ -44,7 +45,7 @@ def _model_and_hardware() -> Rendered:
     gpu, basis = here.hardware.gpu, here.price.basis
     rental = catalog.rental_price(gpu, basis) if basis != "owned" else None
     paid = f"catalogue: {rental.usd:.2f}" if rental else "catalogue"
-    source = f"Empty takes {rental.usd:.2f} ({rental.source}, {rental.date})." if rental else "Empty takes the catalogue's price."
+    source = f"Empty takes {rental.usd:.2f} ({rental.source}, {dated(rental.date)})." if rental else "Empty takes the catalogue's price."
     return [
         *draw(controls.MODEL, options={"model.name": list(catalog.models())}),
         *pair(controls.PRECISION),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.catalog.rental import dated
 from planner.views.charts import BLUE, ORANGE, Ink, Rows, Spec, base, categories, decades, shapes, x
 from planner.views.text import usd
 
@@ -77,7 +78,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
     listed = [p for p in plan["cost"]["list_prices"] if p["blended"]]
     data = [{"who": "this plan", "usd": own, "kind": "this plan", "text": usd(own)}] if own else []
     data += [
-        {"who": p["label"], "usd": p["blended"], "kind": "list price", "text": f"{usd(p['blended'])} ({p['date'] or 'yours'})"}
+        {"who": p["label"], "usd": p["blended"], "kind": "list price", "text": f"{usd(p['blended'])} ({dated(p['date'], 'yours')})"}
         for p in listed
     ]
     data.sort(key=lambda row: row["usd"])

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner import lessons, presets
+from planner.catalog.rental import dated
 from planner.lessons.worked_example import Row, worked_example
 from planner.plan import NOT_MODELLED
 from planner.views import catalogue, components, plans, state
@@ -36,7 +37,11 @@ def _constants(plan: Json) -> None:
     kinds = sorted({row["kind"] for row in plan["provenance"]})
     wanted = st.pills("Kind", kinds, selection_mode="multi", default=kinds, key="assumptions.kinds")
     rows = [
-        {**row, "value": digits(row["value"]) if isinstance(row["value"], (int, float)) else str(row["value"])}
+        {
+            **row,
+            "value": digits(row["value"]) if isinstance(row["value"], (int, float)) else str(row["value"]),
+            "date": dated(row["date"]) if row["unit"].startswith("USD") else row["date"],
+        }
         for row in plan["provenance"]
         if row["kind"] in (wanted or kinds)
     ]
