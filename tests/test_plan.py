@@ -184,3 +184,13 @@ def test_every_plan_says_what_it_does_not_model_and_where_its_figures_come_from(
     for word in ("memory bandwidth", "parameters", "USD" if "USD" in quantities else "on_demand"):
         assert word in quantities
     assert all(row["source"] for row in d["provenance"])
+
+
+def test_latency_by_class_is_there_with_classes_and_null_without() -> None:
+    classes = [{"share": 0.3, "priority": -1}, {"share": 0.7, "priority": 0, "slo": {"ttft_s": 5.0}}]
+    found = answer({"workload": {"request_rate": 2.0, "num_prompts": 100, "priority_classes": classes}}).to_dict()["latency_by_class"]
+    assert [row["priority"] for row in found] == [-1, 0]
+    assert sum(row["share"] for row in found) == pytest.approx(1.0)
+    assert {"mean", "p50", "p95", "p99"} <= set(found[0]["ttft_s"])
+    assert found[1]["tpot_s"]["p50"] > 0
+    assert answer({}).to_dict()["latency_by_class"] is None

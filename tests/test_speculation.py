@@ -1,3 +1,5 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -156,6 +158,22 @@ def test_presets_differ_between_code_and_prose():
             assert len(rates) == 12
             assert list(rates) == sorted(rates, reverse=True)
             Speculative(method=method, num_speculative_tokens=12, acceptance_rates=rates)
+
+
+def test_the_kind_of_text_chooses_the_measured_acceptance():
+    def of(**chosen):
+        return spec.profile(Speculative(num_speculative_tokens=5, **chosen))
+
+    for text in spec.TEXTS:
+        assert of(method="ngram", text=text).acceptance_rates == pytest.approx(spec.preset_rates("ngram", text, 5), abs=1e-4)
+    assert of(method="ngram").acceptance_rates == of(method="ngram", text="prose").acceptance_rates
+    assert of(method="ngram", text="code").acceptance_length > of(method="ngram").acceptance_length + 0.5
+    assert of(method="ngram", text="code").source.endswith("(on code)")
+    only_prose = of(method="mtp", text="code")
+    assert only_prose.acceptance_rates == of(method="mtp").acceptance_rates
+    assert "prose, as code was not measured" in only_prose.source
+    assert of(method="ngram", text="code", acceptance_rate=0.5).acceptance_rates == spec.geometric_rates(0.5, 5)
+    assert set(spec.TEXTS) == set(get_args(Speculative.model_fields["text"].annotation))
 
 
 @pytest.mark.parametrize(

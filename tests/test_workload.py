@@ -194,6 +194,14 @@ def test_a_failed_turn_ends_its_session() -> None:
     assert source.peek() == inf
 
 
+def test_what_can_never_run_is_not_sent_again() -> None:
+    source = Source(requests(Workload(num_prompts=2)), retry_rate=1.0)
+    refused = source.next()
+    end(source, refused, refused.arrival_s, "failed")
+    assert source.next().row == 1
+    assert source.peek() == inf
+
+
 def test_clients_retry_what_missed_its_deadline_but_not_for_ever() -> None:
     w = Workload(num_prompts=3, request_rate=None, max_concurrency=1, deadline_s=1.0)
     source = Source(requests(w), max_concurrency=1, deadline_s=1.0, retry_rate=1.0, max_requests=10)

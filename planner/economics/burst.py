@@ -49,7 +49,9 @@ def bursts(scenario: Scenario, seed: int = 0) -> Bursts:
     """
     ref = scenario.workload.trace
     if ref is None:
-        raise InputError(f"workload.trace is null, so there are no recorded arrivals; name one, such as {', '.join(list(traces.index())[:3])}")
+        raise InputError(
+            f"workload.trace is null, so there are no recorded arrivals; name one, such as {', '.join(list(traces.index())[:3])}"
+        )
     trace = traces.get(ref)
     smooth = traces.upload(poisson_rows(trace, seed), f"{trace.name}-poisson")
     named = {"trace": TraceRef(name=smooth.name, content_hash=smooth.content_hash)}

@@ -8,7 +8,16 @@ from planner.lessons.broken import (
     static_batching,
     unchunked_prefill,
 )
-from planner.lessons.drills import Drill, autoscaled, replica_loss, spot_interruptions
+from planner.lessons.drills import (
+    Drill,
+    Phase,
+    arrivals_s,
+    autoscaled,
+    fixed_on_demand,
+    replica_loss,
+    spot_interruptions,
+    undisturbed,
+)
 from planner.lessons.lesson import Figure, Lesson
 from planner.lessons.measurements import PROMPT_LENGTHS, Measured, by_prompt_length, repeated_prompt
 
@@ -18,15 +27,19 @@ __all__ = [
     "Figure",
     "Lesson",
     "Measured",
+    "Phase",
     "accept_every_draft",
+    "arrivals_s",
     "autoscaled",
     "broken_systems",
     "by_prompt_length",
     "contiguous_reservation",
+    "fixed_on_demand",
     "repeated_prompt",
     "replica_loss",
     "small_model_in_four_bits",
     "spot_interruptions",
     "static_batching",
     "unchunked_prefill",
+    "undisturbed",
 ]

@@ -1,5 +1,6 @@
 """What users feel and what a fleet delivers, from the timelines of a simulation."""
 
+from planner.metrics.classes import ClassLatency, by_class
 from planner.metrics.overload import backlog_growth, binding, overloaded
 from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, known, quantiles, t975, t_interval
 from planner.metrics.summary import Latency, Metrics, Run, Throughput, promised, settled, summarize
@@ -8,6 +9,7 @@ from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, 
 __all__ = [
     "API_S",
     "MIN_REPLICATIONS",
+    "ClassLatency",
     "Distribution",
     "Latency",
     "Metrics",
@@ -16,6 +18,7 @@ __all__ = [
     "Window",
     "backlog_growth",
     "binding",
+    "by_class",
     "e2e_s",
     "gaps_s",
     "good_requests",

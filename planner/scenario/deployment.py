@@ -128,6 +128,8 @@ class Speculative(Part):
     """Chance that one more drafted token is accepted (α), when it does not depend on the position."""
     acceptance_rates: Annotated[tuple[Share, ...], Field(max_length=64)] | None = None
     """Unconditional rates by position: entry i is the chance that the first i + 1 drafts are all accepted."""
+    text: Literal["prose", "code", "maths", "summaries"] = "prose"
+    """Kind of text whose measured acceptance is taken while neither rate is given; methods measured on prose only keep that."""
     draft_cost: NonNegative | None = None
     """Time of drafting ONE token as a fraction of a target decode step; null means computed."""
     verify: Literal["exact", "accept_all"] = "exact"

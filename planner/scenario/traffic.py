@@ -115,7 +115,8 @@ class Workload(Part):
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(max_length=100)] = ()
     """Classes of traffic; empty means one."""
     retry_rate: Share = 0.0
-    """Chance that a request that failed or missed its deadline is sent again."""
+    """Chance that a request that missed its deadline is sent again. One refused because it can never run (longer than the engine's
+    limits or its KV cache) is not: it would be refused for ever."""
     deadline_s: Positive | None = None
     """A request unfinished by then is cancelled, s; null means clients wait for ever."""
     seed: NonNegativeInt = 0

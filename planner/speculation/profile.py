@@ -135,8 +135,9 @@ def profile(speculative: Speculative | None) -> Profile:
     elif speculative.acceptance_rate is not None:
         rates, source = geometric_rates(speculative.acceptance_rate, k), "speculative.acceptance_rate"
     else:
-        measured = preset(speculative.method)
-        rates, kind, source = unconditional(measured.conditional, k), measured.kind, f"{measured.source}, {measured.date}"
+        measured = preset(speculative.method, speculative.text)
+        on = measured.text if measured.text == speculative.text else f"{measured.text}, as {speculative.text} was not measured"
+        rates, kind, source = unconditional(measured.conditional, k), measured.kind, f"{measured.source}, {measured.date} (on {on})"
     passes = {"ngram": 0, "medusa": 1}.get(speculative.method, k)
     return Profile(
         method=speculative.method,
