@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from planner.architecture import Architecture
@@ -18,13 +19,16 @@ from planner.catalog.gpus import gpus
 from planner.catalog.residuals import METRICS, Residual, residuals
 from planner.scenario import Scenario
 
-TAIL = 0.10
-"""Probability outside the band on either side."""
+TAIL = {"tpot": 0.075, "ttft": 0.085, "throughput": 0.10}
+"""Weight left outside the band on either side. Fewer groups hold times than throughputs, so their quantiles are taken further out;
+with whole (model, GPU) groups left out, each band holds 80 % ± 7 of the measurements."""
 
 NEIGHBOUR = 6.0
 """Weight of a group with the very model, GPU and engine; 1 is any group of the same class."""
-UNLIKE = {"family": 0.30, "vendor": 0.15, "model_class": 0.12, "engine": 0.40, "regime": 0.45}
+UNLIKE = {"family": 0.6, "vendor": 0.15, "model_class": 0.25, "engine": 0.7, "regime": 0.3, "limit": 0.05}
 """Factor on a group's weight for each way in which it differs; chosen on whole groups left out."""
+AT_LIMIT = "open loop at its limit"
+"""Regime of runs whose rate was raised until a promise just held: their latencies are the promise's, not the step's."""
 KNOWN_TO_FAIL = 0.30
 """Median |log(measured / predicted)| of a class's own groups beyond which it gets a bound instead of a band around the point."""
 
@@ -65,7 +69,8 @@ def target(scenario: Scenario, arch: Architecture, gpu: str) -> Target:
     return Target(arch.name, gpu, gpus()[gpu].family, "moe" if moe else "dense", scenario.engine.name, regime)
 
 
-def band(t: Target, metric: str, level: str = "calibrated", rows: Sequence[Residual] | None = None) -> Band | None:
+@lru_cache(maxsize=512)
+def band(t: Target, metric: str, level: str = "calibrated", rows: tuple[Residual, ...] | None = None) -> Band | None:
     """The band of one metric for a target; None when no row has the metric. `rows` replaces the shipped ones (tests)."""
     groups: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     own: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -81,7 +86,8 @@ def band(t: Target, metric: str, level: str = "calibrated", rows: Sequence[Resid
     if not groups:
         return None
     weighted = [(weight / len(members), error) for members in groups.values() for weight, error in members]
-    low, high = quantile(weighted, TAIL), quantile(weighted, 1 - TAIL)
+    tail = TAIL.get(metric, 0.10)
+    low, high = quantile(weighted, tail), quantile(weighted, 1 - tail)
     centre = quantile([(1 / len(errors), e) for errors in own.values() for e in errors], 0.5) if own else 0.0
     return Band(math.exp(low), math.exp(high), len(own), neighbour, abs(centre) > KNOWN_TO_FAIL)
 
@@ -91,9 +97,11 @@ def similarity(t: Target, row: Residual) -> float:
     weight = NEIGHBOUR if (row.model, row.gpu, row.engine) == (t.model, t.gpu, t.engine) else 1.0
     if row.family != t.family:
         weight *= UNLIKE["family"] if _nvidia(row.family) == _nvidia(t.family) else UNLIKE["vendor"]
-    for name in ("model_class", "engine", "regime"):
+    for name in ("model_class", "engine"):
         if getattr(row, name) != getattr(t, name):
             weight *= UNLIKE[name]
+    if row.regime != t.regime:
+        weight *= UNLIKE["limit" if AT_LIMIT in (row.regime, t.regime) else "regime"]
     return weight
 
 
@@ -181,8 +189,8 @@ def combined(value: float, low: float, high: float, spread: float) -> tuple[floa
     """Model and sampling error, independent, added in quadrature on the log scale."""
     if spread <= 0:
         return low, high
-    down, up = math.log(value / low) if low > 0 else 0.0, math.log(high / value)
-    return value * math.exp(-math.copysign(math.hypot(down, spread), 1)), value * math.exp(math.hypot(up, spread))
+    down, up = max(0.0, math.log(value / low)), max(0.0, math.log(high / value))
+    return value * math.exp(-math.hypot(down, spread)), value * math.exp(math.hypot(up, spread))
 
 
 def nearest(scenario: Scenario, t: Target, level: str = "calibrated", count: int = 3) -> list[dict[str, Any]]:

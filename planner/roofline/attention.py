@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.roofline.constants import Constants
 from planner.sharding import Shard, ShardAttention, ShardRecurrent
@@ -25,8 +26,7 @@ class DecodeCosts:
     """(seconds per token read, most tokens read per sequence) of layers that read a chosen few."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkCosts:
+class ChunkCosts(NamedTuple):
     """Prefill attention of layers that share a window: seconds = per_pair × pairs × (1 + half / length) + per_prefix × cached."""
 
     per_pair: float

@@ -270,9 +270,12 @@ class StepTime:
 def chunk_s(costs: tuple[ChunkCosts, ...], new: int, cached: int) -> float:
     """Prefill attention of one chunk behind `cached` tokens, all layers."""
     seconds = 0.0
-    for c in costs:
-        length = min(cached + new, c.window)
-        seconds += c.per_pair * pairs(new, cached, c.window) * (1 + c.half_tokens / length) + c.per_prefix * min(cached, c.window)
-        if c.indexer_per_pair:
-            seconds += c.indexer_per_pair * new * (cached + new / 2)
+    length = cached + new
+    for per_pair, half, per_prefix, window, indexer in costs:
+        if length <= window:
+            seconds += per_pair * new * (cached + new / 2) * (1 + half / length) + per_prefix * cached
+        else:
+            seconds += per_pair * pairs(new, cached, window) * (1 + half / window) + per_prefix * min(cached, window)
+        if indexer:
+            seconds += indexer * new * (cached + new / 2)
     return seconds

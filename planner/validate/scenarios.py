@@ -114,6 +114,8 @@ def _case(row: Row, model: Model, arch: architecture.Architecture, slug: str, en
     if drafts:
         scenario["speculative"] = {"method": "mtp", "num_speculative_tokens": drafts}
     regime = {"offline": "offline", "concurrency": "closed loop", "rate": "open loop"}.get(row.load_kind, row.load_kind)
+    if known.name == "mlperf" and row.load_kind == "rate":
+        regime = "open loop at its limit"  # submitters raise the rate until the promise just holds
     if row.disagg:
         scenario["disaggregation"] = _pools(row, slug, settings, known, kv)
         regime += ", disaggregated"
@@ -194,7 +196,7 @@ def _workload(row: Row, known: harness.Settings, lengths: dict[str, float]) -> d
         waves = max(FEWEST_WAVES, min(10, MOST_STEPS // max(1, round(lengths["output"]))))
         prompts = min(known.num_prompts or 10 * clients, waves * clients, max(MOST_PROMPTS, FEWEST_WAVES * clients))
         work |= {"request_rate": None, "max_concurrency": clients, "num_prompts": prompts}
-    elif row.load_kind == "offline" or (value is not None and math.isinf(value)):
+    elif row.load_kind == "offline" or (row.load_kind == "rate" and ("rate infinite" in row.notes or value == math.inf)):
         prompts = min(MOST_PROMPTS, known.num_prompts or (500 if "500 requests" in row.notes else 4000))
         work |= {"request_rate": None, "max_concurrency": prompts, "num_prompts": prompts}
     elif row.load_kind == "rate" and value:
