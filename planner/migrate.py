@@ -14,6 +14,9 @@ from planner.scenario import SCHEMA_VERSION
 
 Path = tuple[str, ...]
 
+UNSTATED_VERSION = 1
+"""Version of a link that states none: address bars have been shared without one since the first version."""
+
 RENAMED: dict[int, dict[str, str]] = {}
 """{version: {its dotted path: the next version's path}}."""
 OLD_DEFAULTS: dict[int, dict[str, Any]] = {}

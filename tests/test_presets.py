@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_sentence(tmp_path):
         ("[]", "not a scenario"),
         ('{"model": {"nam": "x"}}', "did you mean model.name?"),
         ('{"schema_version": 99}', "newer"),
-        ('{"model": {"hf_config": {"a": NaN}}}', "model.hf_config"),
+        ('{"model": {"hf_config": ' + '{"a":' * 50 + "1" + "}" * 52, "levels inside each other"),
         (b"\xff\xfe", "not JSON"),
         (" " * 1_000_001, "larger"),
     ],

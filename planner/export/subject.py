@@ -97,8 +97,9 @@ class Subject:
 
     @cached_property
     def link(self) -> str:
-        """Query string that restores the scenario, with the date of its price data."""
-        return links.url("", links.share(self.scenario, self.price_date))
+        """Query string that restores the scenario, with the date of its price data and the floor price of output tokens."""
+        floor = self.part("cost").get("floor") or {}
+        return links.url("", links.share(self.scenario, self.price_date, floor.get("usd_per_mtok_output")))
 
     @cached_property
     def input_hash(self) -> str:

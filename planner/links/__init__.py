@@ -16,6 +16,7 @@ from planner import migrate, presets
 from planner.links.fields import LENGTH_PARTS, LENGTHS, Leaf, Texts, get, leaves, read, split_length, write
 from planner.problems import InputError
 from planner.scenario import SCHEMA_VERSION, Lengths, Scenario
+from planner.scenario.base import LARGEST
 from planner.scenario.errors import nearest, shown
 
 MAX_LINK_CHARACTERS = 32_000
@@ -23,6 +24,10 @@ MAX_LINK_CHARACTERS = 32_000
 MAX_SETTINGS = 400
 MAX_NOTES = 8
 """Notes beyond this are counted, not listed."""
+THEN = "then.floor_usd_per_mtok_output"
+"""Query key of a figure that a shared link carries along; no setting."""
+SAME_PRICE = 0.005
+"""Relative difference below which a price counts as the same."""
 
 Query = dict[str, Texts]
 Notes = tuple[str, ...]
@@ -47,10 +52,45 @@ def encode(scenario: Scenario) -> Query:
     return query
 
 
-def share(scenario: Scenario, price_date: str | None = None) -> Query:
-    """What "Copy link" writes: `encode` plus the schema version and the date of the price data it was made with."""
+def share(scenario: Scenario, price_date: str | None = None, floor_usd_per_mtok: float | None = None) -> Query:
+    """What "Copy link" writes: `encode` plus the schema version, the date of the price data it was made with, and the floor price of
+    output tokens as it was then, by which a later reader sees whether anything behind the link has moved."""
     query: Query = {"schema_version": str(SCHEMA_VERSION), **encode(scenario)}
-    return {**query, "price.as_of": price_date} if price_date else query
+    query |= {"price.as_of": price_date} if price_date else {}
+    return query | ({THEN: f"{floor_usd_per_mtok:.5g}"} if floor_usd_per_mtok else {})
+
+
+def versioned(query: Query) -> Query:
+    """A query that states its schema version, where it is not the first one: links without a version are of the first for ever."""
+    return {"schema_version": str(SCHEMA_VERSION), **query} if SCHEMA_VERSION != migrate.UNSTATED_VERSION else query
+
+
+def then_usd_per_mtok(texts: Iterable[str]) -> float | None:
+    """The floor price that a link carries under `THEN`; None where it is missing or no price."""
+    try:
+        value = float([*texts][-1])
+    except (IndexError, ValueError):
+        return None
+    return value if 0 < value < LARGEST else None
+
+
+def moved(scenario: Scenario, then: float | None, now: float | None, newest_prices: str | None) -> str:
+    """What has changed behind a link since it was made, in one sentence; empty where nothing has.
+
+    `then` and `now` are floor prices of a million output tokens, USD; `newest_prices` the date of today's price data.
+    """
+    made = scenario.price.as_of
+    if then and now is None:
+        return f"When this link was made a million output tokens cost ${then:.3g} at a full batch; now this plan has no price."
+    if then and now and abs(now / then - 1) > SAME_PRICE:
+        prices = f"; prices are of {newest_prices} now, of {made} then" if made and newest_prices and made != newest_prices else ""
+        return (
+            f"When this link was made a million output tokens cost ${then:.3g} at a full batch, now ${now:.3g}: "
+            f"prices, models or constants have changed since{prices}."
+        )
+    if made and newest_prices and made != newest_prices:
+        return f"This link was made with prices of {made}; those of {newest_prices} are used now."
+    return ""
 
 
 def url(base: str, query: Mapping[str, Texts]) -> str:
@@ -65,7 +105,8 @@ def decode(link: str | Mapping[str, str | Iterable[str]]) -> tuple[Scenario, Not
     """
     try:
         query = _parse(link)
-        version = migrate.known_version(query.pop("schema_version", [str(SCHEMA_VERSION)])[-1])
+        version = migrate.known_version(query.pop("schema_version", [str(migrate.UNSTATED_VERSION)])[-1])
+        query.pop(THEN, None)
     except InputError as error:
         return Scenario(), (f"This link is not used: {error}",)
     base, notes = _preset(query.pop("preset", []))

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from planner import links
 from planner.scenario import Scenario, set_path
 from planner.views import plans, state, verdict
 from planner.views.charts import Ink, Rows, Spec, memory
@@ -37,10 +38,20 @@ def header(plan: Json, scenario: Scenario, question: str = "") -> None:
             st.badge(badge.text, color=badge.colour, icon=badge.icon)
         st.space("stretch")
         share(plan, scenario)
+    if moved := since_the_link(plan, scenario):
+        st.info(plain(moved), icon=":material/history:")
     if question:
         st.caption(plain(verdict.title(plan, scenario) + (f" · {scenario.name}" if scenario.name else "")))
     elif scenario.name:
         st.caption(f"**{plain(scenario.name)}** {plain(scenario.notes)}")
+
+
+def since_the_link(plan: Json, scenario: Scenario) -> str:
+    """What has changed behind the link that opened this session, until its scenario is changed."""
+    from planner.views import sharing
+
+    opened, then = st.session_state.get("_then", (None, None))
+    return links.moved(scenario, then, sharing.floor_usd_per_mtok(plan), sharing.price_date(plan)) if opened == scenario else ""
 
 
 def share(plan: Json, scenario: Scenario) -> None:

@@ -18,9 +18,15 @@ MAX_LINK_SHOWN = 6_000
 """Beyond this a link may be cut by chat programs; the preset file is offered instead."""
 
 
-def full_link(scenario: Scenario, price_date: str | None) -> str:
+def full_link(plan: dict[str, Any], scenario: Scenario) -> str:
     """The address that opens this page with this scenario for ever."""
-    return links.url(st.context.url or "", links.share(scenario, price_date))
+    return links.url(st.context.url or "", links.share(scenario, price_date(plan), floor_usd_per_mtok(plan)))
+
+
+def floor_usd_per_mtok(plan: dict[str, Any]) -> float | None:
+    """What a million output tokens cost at a full batch, USD: a closed form, the same in a quick plan and a full one."""
+    found: float | None = plan["cost"]["floor"]["usd_per_mtok_output"]
+    return found
 
 
 def price_date(plan: dict[str, Any]) -> str | None:
@@ -41,7 +47,7 @@ DOCUMENTS = {
 
 def body(plan: dict[str, Any], scenario: Scenario) -> None:
     """Contents of the popover."""
-    link = full_link(scenario, price_date(plan))
+    link = full_link(plan, scenario)
     st.markdown("**Link** to this page and scenario")
     st.code(link, language=None, wrap_lines=False)
     if len(link) > MAX_LINK_SHOWN:

@@ -40,11 +40,12 @@ def open_link() -> None:
     if "_scenario" not in st.session_state:
         scenario, notes = links.decode(ours)
         remember(scenario, notes)
+        st.session_state["_then"] = (scenario, links.then_usd_per_mtok(ours.get(links.THEN, ())))
         canonical = address(scenario) | {key: texts for key, texts in raw.items() if key in VIEW_KEYS}
         if {key: [t] if isinstance(t, str) else list(t) for key, t in canonical.items()} != raw:
             st.query_params.from_dict(canonical)
             st.rerun()
-    elif unknown := [key for key in ours if key not in leaves()]:
+    elif unknown := [key for key in ours if key not in leaves() and key != "schema_version"]:
         # Back to an address from before the rewriting (`?preset=…`): the widgets are bound now, so they are assigned.
         scenario, notes = links.decode(ours)
         adopt(scenario)
@@ -56,7 +57,7 @@ def open_link() -> None:
 def address(scenario: Scenario) -> links.Query:
     """The scenario as the widgets write it into the address bar: the speculation toggle states itself."""
     switch: links.Query = {"speculative": "true"} if scenario.speculative is not None else {}
-    return links.encode(scenario) | switch
+    return links.versioned(links.encode(scenario) | switch)
 
 
 def scenario() -> Scenario:
@@ -75,7 +76,7 @@ def gather(rendered: Iterable[str]) -> Scenario:
     query = {path: text_of(leaves()[path], st.session_state.get(path)) for path in rendered}
     if query.get(CLIENTS) is not None and st.session_state.get(RATE) == leaves()[RATE].default:
         query[RATE] = None  # an untouched rate beside clients is a closed loop
-    found, notes = links.decode({path: text for path, text in query.items() if text is not None})
+    found, notes = links.decode(links.versioned({path: text for path, text in query.items() if text is not None}))
     if notes or found != st.session_state["_scenario"]:
         remember(found, notes)
     return found
