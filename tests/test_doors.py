@@ -218,6 +218,9 @@ ARGUMENTS = (
     ("import", "nothing.json"),
     ("check", "plan.json", "results.json"),
     ("diff", "a.json", "b.json"),
+    ("drill", "chat-70b-2xh100", "--at", "0.4"),
+    ("burst", "nothing.json"),
+    ("prefixes", "nothing.jsonl", "--replicas", "2", "--pool-tokens", "4096"),
 )
 
 
