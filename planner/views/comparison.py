@@ -74,7 +74,7 @@ def read(text: str, first: Scenario) -> tuple[Scenario, links.Notes]:
     changes: dict[str, list[str]] = parse_qs(text.replace("; ", "&").replace(";", "&")[: links.MAX_LINK_CHARACTERS], keep_blank_values=True)
     if "=" not in text or not changes:
         return first, (f"{text[:60]!r} is neither a preset, a link, nor settings such as hardware.gpu=h200-sxm",)
-    return links.decode({**links.encode(first), **changes})
+    return links.decode(links.versioned({**links.encode(first), **changes}))
 
 
 def value(plan: Json, figure: Figure) -> float | None:
@@ -162,3 +162,19 @@ def sentence(i: int, scenarios: Sequence[Scenario], plans: Sequence[Json]) -> st
             effects.append(f"{figure.name} {'unchanged' if abs(mine / old - 1) < TIE else '×' + digits(mine / old)}")
     kept = verdict.promise_kept(plan)
     return f"{letter(i)} changes {what}: {', '.join(effects)}{'; ' + kept.text.lower() if kept else ''}."
+
+
+def lever(name: str, changed: Scenario, plan: Json, first: Json, point: int) -> dict[str, str]:
+    """One change alone, as ratios against the first scenario."""
+    row = {"change": name, "state": ", ".join(badge.text for badge in verdict.badges(plan))}
+    wanted = {
+        f"TTFT p{point}": "TTFT",
+        f"TPOT p{point}": "TPOT",
+        "$ per M output tokens": "$ / M output",
+        "Cache-limited batch": "sequences that fit",
+    }
+    for figure in figures(point):
+        if figure.name in wanted:
+            mine, old = value(plan, figure), value(first, figure)
+            row[wanted[figure.name]] = ("tie" if abs(mine / old - 1) < TIE else f"×{digits(mine / old)}") if mine and old else "–"
+    return row

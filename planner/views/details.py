@@ -80,7 +80,9 @@ def one_step(plan: Json, scenario: Scenario) -> None:
         rows = steps.term_rows(plan, "decode")
         components.chart(
             steps.terms(plan, "decode", components.ink()),
-            f"{rows[0]['name']} takes most, {rows[0]['time']}, bound by {rows[0]['bound']}." if rows else "No terms.",
+            f"{rows[0]['name']} takes most, {seconds(rows[0]['total'] / 1e3)}, mainly bound by {rows[0]['bound']}."
+            if rows
+            else "No terms.",
         )
     with right:
         st.markdown("**Roofline of one GPU**")

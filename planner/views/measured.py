@@ -13,7 +13,8 @@ from planner.views import components
 from planner.views.charts import accuracy
 from planner.views.text import digits, percent, plain, seconds
 
-METRICS = {"throughput": "output tokens/s", "tpot": "TPOT, s", "ttft": "TTFT, s", "e2e": "whole answer, s"}
+METRICS = {"throughput": "output tokens/s", "TPOT": "TPOT, s", "TTFT": "TTFT, s", "whole answer": "whole answer, s"}
+KEYS = {"throughput": "throughput", "TPOT": "tpot", "TTFT": "ttft", "whole answer": "e2e"}
 GROUPS = {"GPU family": "family", "kind of model": "model_class", "engine": "engine", "load": "regime", "precision": "precision"}
 MOST_DRAWN = 700
 
@@ -28,7 +29,7 @@ def tab(scenario: Scenario) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric = st.segmented_control("Figure", list(METRICS), default="throughput", required=True, key="accuracy.metric") or "throughput"
         group = st.selectbox("Grouped by", list(GROUPS), key="accuracy.group", width=220)
-    rows = [p for p in points if p.metric == metric]
+    rows = [p for p in points if p.metric == KEYS[metric]]
     if not rows:
         st.info("No shipped row measures this figure.")
         return

@@ -32,8 +32,9 @@ class Stop:
 
 
 def fitting(scenario: Scenario) -> Scenario:
-    """The scenario, or the default one where it cannot run: lessons need a system that works."""
-    bare = scenario.model_copy(update={"disaggregation": None})
+    """The scenario with drawn traffic on one kind of replica, or the default one where it cannot run: lessons need a system that works."""
+    drawn = {"trace": None} | ({} if scenario.workload.request_rate or scenario.workload.max_concurrency else {"request_rate": 1.0})
+    bare = scenario.model_copy(update={"disaggregation": None, "workload": scenario.workload.model_copy(update=drawn)})
     return bare if replica(bare) else Scenario()
 
 

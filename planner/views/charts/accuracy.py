@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.views.charts import BLUE, GREEN, ORANGE, Ink, Rows, Spec, base, x
+from planner.views.charts import BLUE, GREEN, ORANGE, Ink, Rows, Spec, base, decades, x
 
 
 def against_measured(rows: Rows, title: str, ink: Ink) -> Spec:
@@ -12,11 +12,13 @@ def against_measured(rows: Rows, title: str, ink: Ink) -> Spec:
     """
     values = [v for r in rows for v in (r["measured"], r["predicted"])]
     low, high = min(values) / 1.3, max(values) * 1.3
+    wide = high / low > 100
+    ticks = [t for t in decades(low, high) if not wide or f"{t:e}"[0] == "1"]
     kinds = list(dict.fromkeys(r["kind"] for r in rows))
     log = {"type": "log", "domain": [low, high], "nice": False}
     across, up = (
-        x("measured", f"measured {title}", scale=log, axis={"tickCount": 6, "format": "~g"}),
-        x("predicted", f"predicted {title}", scale=log, axis={"tickCount": 6, "format": "~g"}),
+        x("measured", f"measured {title}", scale=log, axis={"values": ticks, "format": "~s"}),
+        x("predicted", f"predicted {title}", scale=log, axis={"values": ticks, "format": "~s"}),
     )
     ends = [low, high]
 
@@ -33,7 +35,7 @@ def against_measured(rows: Rows, title: str, ink: Ink) -> Spec:
             line(1.25, [4, 4]),
             line(0.8, [4, 4]),
             {
-                "mark": {"type": "point", "filled": True, "size": 70, "opacity": 0.9},
+                "mark": {"type": "point", "filled": True, "size": 70 if len(rows) < 60 else 28, "opacity": 0.9 if len(rows) < 60 else 0.55},
                 "encoding": {
                     "x": across,
                     "y": up,

@@ -97,3 +97,41 @@ def waterfall(bars: Rows, ink: Ink) -> Spec:
             },
         ]
     }
+
+
+def tornado(rows: Rows, today: float, ink: Ink) -> Spec:
+    """Monthly saving of the own fleet when each input moves; left of zero the API is cheaper. Rows are {name, low, high, text}."""
+    names = [row["name"] for row in rows]
+    ends = [today, 0.0, *(row[end] for row in rows for end in ("low", "high"))]
+    pad = 0.08 * (max(ends) - min(ends) or 1.0)
+    span = {"domain": [min(ends) - pad, max(ends) + pad], "nice": False}
+    down = x("name", None, "nominal", sort=names, axis={"labelOverlap": False})
+    across = x("low", "$ a month that the own fleet saves", scale=span, axis={"format": "$~s", "tickCount": 6})
+    dots = {"domain": ["a fifth less", "a fifth more"], "range": [GREEN, ORANGE]}
+    shapes = {"domain": dots["domain"], "range": ["circle", "square"]}
+    ends_of = [
+        {"name": row["name"], "usd": row[end], "move": move, "text": row["text"]}
+        for row in rows
+        for end, move in zip(("low", "high"), dots["domain"], strict=True)
+    ]
+    return base(rows, 90 + 32 * len(names), ink) | {
+        "layer": [
+            {
+                "mark": {"type": "rule", "strokeWidth": 8, "opacity": 0.35, "color": BLUE},
+                "encoding": {"y": down, "x": across, "x2": {"field": "high"}},
+            },
+            {
+                "data": {"values": ends_of},
+                "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
+                "encoding": {
+                    "y": down,
+                    "x": {"field": "usd", "type": "quantitative"},
+                    "color": {"field": "move", "type": "nominal", "scale": dots},
+                    "shape": {"field": "move", "type": "nominal", "scale": shapes},
+                    "tooltip": [{"field": "name", "title": "Input"}, {"field": "text", "title": "Saves a month"}],
+                },
+            },
+            {"mark": {"type": "rule", "strokeDash": [4, 3], "color": ink.text}, "encoding": {"x": {"datum": today}}},
+            {"mark": {"type": "rule", "strokeWidth": 2, "color": RED}, "encoding": {"x": {"datum": 0}}},
+        ]
+    }

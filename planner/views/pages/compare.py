@@ -31,6 +31,7 @@ def render() -> None:
             scenarios.append(found)
     if len(scenarios) == 1:
         st.info("Nothing to compare with yet: pick a change above, or paste a link, a preset's name or settings into B.")
+        _levers(first)
         return
     broken = [reason for s in scenarios[1:] if (reason := plans.refused(s))]
     if broken:
@@ -73,6 +74,24 @@ def _choose(first: Scenario) -> None:
                 placeholder="link, preset, or hardware.gpu=h200-sxm",
                 help="Settings replace those of A; several are joined with ;",
             )
+
+
+@st.fragment
+def _levers(first: Scenario) -> None:
+    """Every usual change on its own: which helps most."""
+    st.subheader("Which lever first?", anchor=False)
+    if not st.toggle("Try every change on its own", key="compare.levers"):
+        return
+    rows = []
+    bar = st.progress(0.0)
+    for i, (name, text) in enumerate(comparison.WHAT_IFS.items()):
+        bar.progress((i + 1) / len(comparison.WHAT_IFS), name)
+        changed, _ = comparison.read(text, first)
+        if changed != first and not plans.refused(changed):
+            rows.append(comparison.lever(name, changed, plans.quick(changed), plans.quick(first), first.slo.percentile))
+    bar.empty()
+    components.table(rows, "Each change on its own, as ratios against the present scenario")
+    st.caption("Effects do not simply multiply: put two changes into one column, joined with ;, to see them together.")
 
 
 def _put(text: str) -> None:

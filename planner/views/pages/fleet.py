@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner.scenario import Scenario
-from planner.views import components, fleet_tabs, state, verdict, weeks
+from planner.views import components, decision, fleet_tabs, state, verdict, weeks
 from planner.views.components import Card
 from planner.views.text import digits, percent, plain, rate, usd
 
@@ -33,8 +33,8 @@ def render() -> None:
         )
         return
     _answer(found, scenario)
-    names = ["A week of demand", "How to pay", "Own fleet or API", "From floor to bill", "GPU prices", "Power and carbon"]
-    bodies = (fleet_tabs.week, fleet_tabs.payment, fleet_tabs.api, fleet_tabs.waterfall, fleet_tabs.prices, fleet_tabs.power)
+    names = ["A week of demand", "How to pay", "Own fleet or API", "What moves it", "From floor to bill", "GPU prices", "Power and carbon"]
+    bodies = (fleet_tabs.week, fleet_tabs.payment, fleet_tabs.api, decision.tab, fleet_tabs.waterfall, fleet_tabs.prices, fleet_tabs.power)
     for tab, body in zip(st.tabs(names, key="fleet.tab", on_change="rerun"), bodies, strict=True):
         if tab.open:
             with tab:
