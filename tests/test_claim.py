@@ -30,7 +30,7 @@ def test_405b_far_below_its_bandwidth() -> None:
     verdict = check(scenario("llama-3.1-405b", "h100-sxm", 8), Claim(output_tokens_per_s=335, concurrency=32))
     assert verdict.times_below_floor == pytest.approx(6.3, abs=0.2)
     assert verdict.claimed_over_predicted < 0.5
-    assert "6.2× above the bandwidth floor" in told(verdict)
+    assert "6.3× above the bandwidth floor" in told(verdict)
     assert all(word in told(verdict) for word in ("eager mode", "all-reduce", "client"))
     assert verdict.explanations[0].ratio == pytest.approx(1, abs=0.25)
 

@@ -7,7 +7,7 @@ from planner.catalog import quality
 from planner.plan import confidence, provenance
 from planner.plan import deployment as deployments
 from planner.plan.deployment import Deployment
-from planner.plan.findings import latency_problems, load_problems, memory_problems
+from planner.plan.findings import latency_problems, load_problems, memory_notes, memory_problems
 from planner.plan.load import Effort, Loaded, simulated
 from planner.plan.result import NOT_MODELLED, Plan, plain
 from planner.plan.steady import BatchRow, Steady, steady
@@ -32,7 +32,7 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
     split = scenario.disaggregation
     replicas = scenario.fleet.replicas if split is None else split.decode.replicas
     closed = steady(built, replicas, prices.replica_usd if prices else None)
-    found: list[Problem] = [*illegal, *notes(scenario), *memory_problems(built)]
+    found: list[Problem] = [*illegal, *notes(scenario), *memory_problems(built), *memory_notes(built)]
     found += dict.fromkeys(note for d in built for note in d.step_time.notes)
     if not all(d.memory.fits for d in built):
         return _cannot_run(scenario, tuple(found), built, closed)

@@ -31,6 +31,12 @@ def memory_problems(deployments: Deployments) -> list[Problem]:
     return found
 
 
+def memory_notes(deployments: Deployments) -> list[Problem]:
+    """What the memory budget had to assume, each once."""
+    notes = dict.fromkeys(note for d in deployments for note in d.memory.notes)
+    return [Problem("memory_assumed", "info", "engine.version", note, "Compare with the engine's own log line.") for note in notes]
+
+
 def latency_problems(deployments: Deployments, steady: Steady, scenario: Scenario) -> list[Problem]:
     """Promises that a request alone on an idle machine already breaks: replicas cannot mend those."""
     slo, load = scenario.slo, scenario.workload
