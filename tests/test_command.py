@@ -41,7 +41,9 @@ def test_wrong_input_is_status_2_and_one_line(capsys: pytest.CaptureFixture[str]
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("text", ['{"model": {"nam": "x"}}', "not json", "[]", '{"workload": {"request_rate": NaN}}', "", '{"a":' * 5000, "\x00"])
+@pytest.mark.parametrize(
+    "text", ['{"model": {"nam": "x"}}', "not json", "[]", '{"workload": {"request_rate": NaN}}', "", '{"a":' * 5000, "\x00"]
+)
 def test_bad_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     status, _, err = run(capsys, "plan", "-", "--json")

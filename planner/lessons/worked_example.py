@@ -77,7 +77,7 @@ def worked_example(plan: Plan) -> tuple[Row, ...]:
         Row(
             "Speculative decoding gain on prose",
             "2 to 3×",
-            f"closed form for k = 4, α = 0.8 and a draft step at {TEXTBOOK_DRAFT_COST:.0%}: {acceptance_length(rates):.2f} tokens per step, "
+            f"closed form for k = 4, α = 0.8, a draft step at {TEXTBOOK_DRAFT_COST:.0%}: {acceptance_length(rates):.2f} tokens per step, "
             f"{closed_form_speedup(rates):.2f}×, before the cost of verifying a batch",
             "published",
             "Leviathan et al., arXiv 2211.17192",
