@@ -26,7 +26,7 @@ MEASURED = {
 """Columns of the measured table behind each metric, the preferred one first; times in milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Residual:
     """One measured row with predictions at two levels; seconds, or output tokens per second of all GPUs."""
 

@@ -36,6 +36,8 @@ class Parts:
     graph_sequences: int
     """Largest decode batch with a captured graph; beyond it `ungraphed_floor_s` holds."""
     ungraphed_floor_s: float
+    dispatch_s: float
+    """Time to launch all layers of a prefill step that no captured graph covers; 0 where it hides behind the GPU."""
     pipeline: int
     data_parallel: int
     drafts: int
@@ -130,9 +132,8 @@ class StepTime:
             seconds += self._sparse_s(n, context_tokens)
         if self._draft is not None:
             seconds += self._drafting_s(shape)
-        if parts.overlapped_host_s_per_sequence:
-            return max(seconds, parts.overlapped_host_s_per_sequence * (n + len(chunks)) / dp * self._scale)
-        return seconds
+        floor = self._chunk_floor_s(n, new, len(chunks))
+        return seconds if seconds > floor else floor
 
     def explain(self, shape: StepShape) -> tuple[Term, ...]:
         """The same time in named terms; they add up to the call but for the last bits of a float."""
@@ -176,7 +177,7 @@ class StepTime:
         scaled = [Term(t.name, t.phase, t.seconds * self._scale, t.bound) for t in terms]
         if self._draft is not None:
             scaled.append(Term("drafting", phase, self._drafting_s(shape), "draft"))
-        floor = self._floor_s(n) if not chunks else parts.overlapped_host_s_per_sequence * (n + len(chunks)) / dp * self._scale
+        floor = self._chunk_floor_s(n, new, len(chunks)) if chunks else self._floor_s(n)
         scaled.append(Term("host", phase, floor - sum(t.seconds for t in scaled), "host"))
         return merged([t for t in scaled if t.seconds > 0])
 
@@ -243,6 +244,14 @@ class StepTime:
         parts = self._parts
         launches = parts.eager_floor_s or (parts.ungraphed_floor_s if n > parts.graph_sequences else 0.0)
         return max(launches, parts.overlapped_host_s_per_sequence * n / parts.data_parallel) * self._scale
+
+    def _chunk_floor_s(self, n: int, new: int, chunks: int) -> float:
+        """Least time of a step with chunks: the same, and the dispatch of every layer once the tokens outgrow the captured graphs."""
+        parts = self._parts
+        floor = parts.overlapped_host_s_per_sequence * (n + chunks) / parts.data_parallel
+        if parts.dispatch_s > floor and n + new > parts.graph_sequences:
+            floor = parts.dispatch_s
+        return floor * self._scale
 
     def _tokens_s(self, tokens: float, every: float, flow: int, verifying: bool) -> float:
         return sum(seconds for _, seconds, _ in self._token_pieces(tokens, every, flow, verifying))

@@ -31,7 +31,15 @@ KEPT = (
     *("out_tok_s_total", "ttft_mean_ms", "ttft_p50_ms", "tpot_mean_ms", "tpot_p50_ms", "e2e_mean_ms", "notes", "tier", "disagg"),
     *("cached_input_tokens", "length_half_width"),
 )
-MARKS = ("enable_attention_dp", "dp_attention True", "InferenceX", "max-load offline", "offered rate infinite", "500 requests", "MLPerf v5.1")
+MARKS = (
+    "enable_attention_dp",
+    "dp_attention True",
+    "InferenceX",
+    "max-load offline",
+    "offered rate infinite",
+    "500 requests",
+    "MLPerf v5.1",
+)
 """Words of a row's notes that decide how it is modelled; the rest is left out of the shipped copy."""
 
 
