@@ -51,7 +51,7 @@ class StepTime:
     """Seconds of a step of one replica, whole; `explain` names what they are spent on.
 
     Token-dependent kernels are looked up in a table filled on demand and exact at whole tokens; attention is linear in the
-    contexts; a prefill chunk has a closed form. Not shared between threads while it fills.
+    contexts; a prefill chunk has a closed form. Threads may share one: filling an entry twice gives the same entry.
     """
 
     __slots__ = ("_decode_table", "_draft", "_head_table", "_parts", "_scale", "_sparse", "_token_table", "api_s", "level", "notes")

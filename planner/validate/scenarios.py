@@ -88,7 +88,7 @@ def _case(row: Row, model: Model, arch: architecture.Architecture, slug: str, en
         "max_num_batched_tokens": row.max_batched_tokens or known.max_num_batched_tokens,
         "enable_chunked_prefill": known.chunked or bool(row.max_batched_tokens),
         "enable_prefix_caching": bool(row.cached_input_tokens),
-        "async_scheduling": _async(engine, row),
+        "async_scheduling": _async(engine, row, known.name),
     }
     if known.reserve:
         settings["max_model_len"] = longest
@@ -274,9 +274,9 @@ def _version(text: str) -> str:
     return found.group(0) if found else "0.19.0"
 
 
-def _async(engine: str, row: Row) -> bool:
-    """Whether scheduling runs ahead of the GPU: not in vLLM before V1, nor in TensorRT-LLM 0.14's Triton back end."""
-    if engine == "vllm" and row.engine_version:
+def _async(engine: str, row: Row, benchmark: str) -> bool:
+    """Whether scheduling runs ahead of the GPU: vLLM from 0.14, by a flag InferenceX set before; TensorRT-LLM but its Triton server."""
+    if engine == "vllm" and row.engine_version and benchmark != "inferencex":
         major, minor = (int(x) for x in re.findall(r"\d+", _version(row.engine_version))[:2])
-        return (major, minor) >= (0, 10)
+        return (major, minor) >= (0, 14)
     return not (engine == "trtllm" and "Triton" in row.engine_version)
