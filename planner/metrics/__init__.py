@@ -1,7 +1,7 @@
 """What users feel and what a fleet delivers, from the timelines of a simulation."""
 
 from planner.metrics.classes import ClassLatency, by_class
-from planner.metrics.overload import backlog_growth, binding, overloaded
+from planner.metrics.overload import SENT, backlog_growth, binding, overloaded, piling_up, sent_share
 from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, known, quantiles, t975, t_interval
 from planner.metrics.summary import Latency, Metrics, Run, Throughput, promised, settled, summarize
 from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, meets, tpot_s, ttft_s, window
@@ -9,6 +9,7 @@ from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, 
 __all__ = [
     "API_S",
     "MIN_REPLICATIONS",
+    "SENT",
     "ClassLatency",
     "Distribution",
     "Latency",
@@ -25,8 +26,10 @@ __all__ = [
     "known",
     "meets",
     "overloaded",
+    "piling_up",
     "promised",
     "quantiles",
+    "sent_share",
     "settled",
     "summarize",
     "t975",

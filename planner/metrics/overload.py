@@ -10,6 +10,8 @@ from planner.metrics.statistics import t_interval
 from planner.metrics.window import window
 from planner.scheduler import CANCELLED, UNFINISHED, Timeline
 
+SENT = 0.95
+"""Share of what sessions would send at their pace that they do send where nothing holds them up."""
 LOST = 0.1
 """Share of requests lost to deadlines above which a system is overloaded whatever its queue looks like."""
 
@@ -18,7 +20,8 @@ def backlog_growth(timeline: Timeline) -> tuple[float, float]:
     """How much longer the queue gets with every arrival, and r² of the straight line through it.
 
     Below capacity the queue wanders around a level, above it grows by 1 − capacity / demand a request. The line is fitted to the queue
-    met by each request that arrives after the warm-up. A batch that comes all at once has no growth to speak of.
+    met by each request that arrives after the warm-up. A batch that comes all at once has no growth to speak of. A session in the queue
+    keeps its later turns from arriving, so the line counts all its turns, against the arrivals that there should have been.
     """
     if len(timeline) < 20 or np.ptp(timeline.arrival_s) == 0:
         return 0.0, 0.0
@@ -30,7 +33,10 @@ def backlog_growth(timeline: Timeline) -> tuple[float, float]:
         return 0.0, 0.0
     place = np.arange(len(queue))
     r = float(np.corrcoef(place, queue)[0, 1])
-    return r * float(queue.std() / place.std()), r * r
+    slope = r * float(queue.std() / place.std())
+    if timeline.expected_requests:
+        slope *= timeline.session_turns * len(arrival_s) / timeline.expected_requests
+    return slope, r * r
 
 
 def overloaded(*timelines: Timeline) -> bool:
@@ -38,15 +44,40 @@ def overloaded(*timelines: Timeline) -> bool:
 
     Runs that lose one request in ten to deadlines are, or that end with one in ten waiting for ever; in a run that was only cut short
     by the bound of steps, what is under way then is not lost. Otherwise the backlog must grow along a line: by 5 % of arrivals in a
-    single run, by 2 % on average over replications whose interval stays above zero.
+    single run, by 2 % on average over replications whose interval stays above zero. Sessions that are held up send less: they are
+    overloaded where they send too little and wait longer than they are served.
     """
     if any(len(t) and np.mean(_lost(t)) > LOST for t in timelines):
+        return True
+    share = sent_share(timelines)
+    if share is not None and share >= SENT:
+        return False
+    if piling_up(timelines):
         return True
     growth, fit = zip(*(backlog_growth(t) for t in timelines), strict=True)
     interval = t_interval(growth)
     if interval is None:
         return growth[0] > 0.05 and fit[0] > 0.7
     return interval[0] > 0 and float(np.mean(growth)) > 0.02 and float(np.mean(fit)) > 0.5
+
+
+def sent_share(timelines: Sequence[Timeline]) -> float | None:
+    """Share of what the sessions of a steady open loop would send that they did send; None for other traffic.
+
+    Below SENT the run is not in a steady state: overloaded, or too short to reach one.
+    """
+    expected = sum(t.expected_requests or 0.0 for t in timelines)
+    return sum(len(t) for t in timelines) / expected if expected else None
+
+
+def piling_up(timelines: Sequence[Timeline]) -> bool:
+    """Whether sessions of a steady open loop are held up, because their requests wait longer than they are served."""
+    share = sent_share(timelines)
+    if share is None or share >= SENT:
+        return False
+    waits = np.concatenate([(t.scheduled_s - t.arrival_s)[t.finished] for t in timelines])
+    served = np.concatenate([(t.finish_s - t.scheduled_s)[t.finished] for t in timelines])
+    return bool(len(waits)) and float(waits.mean()) > float(served.mean())
 
 
 def _lost(timeline: Timeline) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from planner import bounds, traces, traffic, workload
 from planner.kv_cache import KvCache, tiers_of
 from planner.memory.lengths import final_length, prefix_copies
+from planner.metrics import piling_up
 from planner.plan import sessions
 from planner.plan.deployment import Deployment
 from planner.plan.steady import decode_shape, output_tokens, plan_batch
@@ -37,15 +38,52 @@ def most_replicas(scenario: Scenario) -> int:
 
 
 def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float = 1.0) -> tuple[Timeline, Transfers | None]:
-    """One simulated run of the fleet, or of the part of it that stands for the whole; with what moved between pools, if there are two."""
+    """One simulated run of the fleet, or of the part of it that stands for the whole; with what moved between pools, if there are two.
+
+    A planning run of sessions begins in the steady state that a closed form expects; where the answers then take another time, it is
+    run again from the state that this time leads to – unless sessions pile up, which no time is long enough for.
+    """
     share = simulated_share(scenario)
+    if not sessions.begins_steady(scenario):
+        return _run(deployments, scenario, seed, rate_scale, share, None)
+    w = scenario.workload
+    clients = None if w.max_concurrency is None else max(1, round(w.max_concurrency * share))
+    rate = None if w.request_rate is None else w.request_rate * rate_scale * share
+    turn_s = sessions.turn_s(deployments, scenario, rate, clients, simulated_replicas(scenario, share))
+    for _ in range(REFINEMENTS):
+        timeline, transfers = _run(deployments, scenario, seed, rate_scale, share, turn_s)
+        seen_s = w.think_time_s + answer_s(timeline)
+        if piling_up([timeline]) or not abs(seen_s - turn_s) > REFINED * turn_s:
+            return timeline, transfers
+        turn_s = seen_s
+    return _run(deployments, scenario, seed, rate_scale, share, turn_s)
+
+
+REFINEMENTS = 2
+REFINED = 0.1
+"""Error of the time from turn to turn that is left alone."""
+
+
+def answer_s(timeline: Timeline) -> float:
+    """Mean time of an answer after the warm-up, s; NaN where none ended."""
+    late = timeline.finished & (timeline.arrival_s >= np.median(timeline.arrival_s)) if len(timeline) else timeline.finished
+    return float((timeline.finish_s - timeline.arrival_s)[late].mean()) if late.any() else math.nan
+
+
+def _run(
+    deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float, share: float, each_turn_s: float | None
+) -> tuple[Timeline, Transfers | None]:
     split = scenario.disaggregation
-    source, each_turn_s = _source(deployments, scenario, seed, rate_scale * share, share)
+    source = _source(deployments, scenario, seed, rate_scale * share, share, each_turn_s)
 
     def warm(replicas: list[Replica], prompts_only: bool = False) -> list[Replica]:
         grown = workload_growth(scenario)
         sessions.fill([r.kv for r in replicas], source.requests, scenario.fleet.routing, grown, each_turn_s or 0.0, prompts_only)
         return replicas
+
+    def told(timeline: Timeline) -> Timeline:
+        expected = source.requests.expected_requests
+        return dataclasses.replace(timeline, session_turns=scenario.workload.turns, expected_requests=expected)
 
     if split is not None:
         from planner.fleet.disaggregated import Link
@@ -62,16 +100,16 @@ def run_once(deployments: Deployments, scenario: Scenario, seed: int, rate_scale
             return arch.kv_bytes(tokens, kv)
 
         run = simulate_pools(source, warm(prefills, True), decodes, moved_bytes, link, scenario.fleet.routing, bounds.MAX_STEPS_PER_RUN)
-        return run.timeline, run.transfers
+        return told(run.timeline), run.transfers
     replicas = _count(scenario.fleet.replicas, share)
     warmed = warm([replica(deployments[0]) for _ in range(replicas)])
     if replicas == 1:
-        return simulate(source, warmed[0], bounds.MAX_STEPS_PER_RUN), None
+        return told(simulate(source, warmed[0], bounds.MAX_STEPS_PER_RUN)), None
     from planner.fleet import simulate as simulate_fleet
 
     build = iter(warmed).__next__
     fleet = simulate_fleet(source, build, replicas, routing=scenario.fleet.routing, max_steps=bounds.MAX_STEPS_PER_RUN)
-    return fleet.timeline, None
+    return told(fleet.timeline), None
 
 
 def _count(replicas: int, share: float) -> int:
@@ -85,15 +123,11 @@ def workload_growth(scenario: Scenario) -> float:
 
 
 def _source(
-    deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float, share: float
-) -> tuple[workload.Source, float | None]:
-    """The clients of one run, and the time from turn to turn where it begins with sessions under way."""
+    deployments: Deployments, scenario: Scenario, seed: int, rate_scale: float, share: float, each_turn_s: float | None
+) -> workload.Source:
+    """The clients of one run; `each_turn_s` from turn to turn where it begins with sessions under way."""
     wanted, engine = scenario.workload, deployments[0].scenario.engine
     clients = None if wanted.max_concurrency is None else max(1, round(wanted.max_concurrency * share))
-    each_turn_s = None
-    if sessions.begins_steady(scenario):
-        rate = None if wanted.request_rate is None else wanted.request_rate * rate_scale
-        each_turn_s = sessions.turn_s(deployments, scenario, rate, clients, simulated_replicas(scenario, share))
     prompts = _prompts(deployments, scenario, rate_scale, share, clients, each_turn_s)
     prompts = min(prompts, bounds.MOST_REQUESTS_PER_RUN, scenario.simulation.max_requests)
     rates, trace = deployments[-1].profile.acceptance_rates, trace_of(scenario)
@@ -108,7 +142,7 @@ def _source(
     affordable = keyed_requests(requests, block_size, longest)
     if affordable < len(requests):
         requests = drawn(affordable if each_turn_s is None else max(1, prompts * affordable // len(requests)))
-    source = workload.Source(
+    return workload.Source(
         requests,
         block_size=block_size,
         longest_keyed=longest,
@@ -118,7 +152,6 @@ def _source(
         retry_rate=wanted.retry_rate,
         seed=seed,
     )
-    return source, each_turn_s
 
 
 def simulated_replicas(scenario: Scenario, share: float) -> tuple[int, ...]:
@@ -174,7 +207,10 @@ def left_out(scenario: Scenario, timeline: Timeline) -> int:
     asked = min(
         scenario.workload.num_prompts, scenario.simulation.max_requests, scenario.workload.num_prompts if trace is None else len(trace)
     )
-    return 0 if timeline.stopped else max(0, asked - len(timeline))
+    there = len(timeline) if timeline.expected_requests is None else max(len(timeline), round(timeline.expected_requests))
+    missing = max(0, asked - there)
+    # How many requests a steady stretch of sessions holds is a matter of chance.
+    return 0 if timeline.stopped or (timeline.expected_requests is not None and missing < asked / 2) else missing
 
 
 def trace_of(scenario: Scenario) -> Any:

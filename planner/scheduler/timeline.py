@@ -102,6 +102,10 @@ class Timeline:
     """Why requests failed, each reason once."""
     stopped: str = ""
     """Why the simulation gave up before the work was done; empty when it drained."""
+    session_turns: int = 1
+    """Requests of one session: a session that waits holds back its later ones, so its queue shows only one of them."""
+    expected_requests: float | None = None
+    """What the sessions of a steady open loop would have sent at the pace assumed; fewer rows mean that they were held up."""
 
     def __len__(self) -> int:
         return len(self.number)
@@ -141,7 +145,7 @@ class Timeline:
         return max((engine.end_s for engine in self.engines), default=0.0)
 
 
-COLUMNS = tuple(f.name for f in fields(Timeline) if f.name not in ("engines", "reasons", "stopped"))
+COLUMNS = tuple(f.name for f in fields(Timeline) if f.type == "np.ndarray")
 WHOLE = {"number", "input_tokens", "output_tokens", "decode_steps", "cached_tokens", "preemptions", "priority_class", "status"}
 """Columns of whole numbers; the ledger keeps all as doubles, which hold them exactly."""
 

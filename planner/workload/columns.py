@@ -55,6 +55,8 @@ class Requests:
     hash_tokens: int = 0
     horizon_s: float = math.inf
     """Clients send nothing after this moment."""
+    expected_requests: float | None = None
+    """What sessions send by then at the pace they were drawn for; None without a pace or in a closed loop."""
     histories: Histories | None = None
     """What sessions under way at time 0 have left in the caches; None where the run starts from nothing."""
 
@@ -177,6 +179,9 @@ def _steady(workload: Workload, seed: int, rate_scale: float, acceptance_rates: 
         prefix_group=stream(seed, PREFIXES).integers(0, workload.prefix_groups, found.all),
         shared_tokens=shared,
         horizon_s=horizon_s,
+        expected_requests=float(np.minimum(turns - found.first_turn, 1 + (horizon_s - found.start_s) // turn_s).sum())
+        if rate and turn_s
+        else None,
         histories=found.histories,
     )
 
