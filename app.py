@@ -7,9 +7,10 @@ import streamlit as st
 from planner.views import components, sidebar, state
 from planner.views.pages import accuracy, assumptions, compare, fleet, lessons, plan, recommend, simulate
 
-st.set_page_config(
-    page_title="Serving capacity planner", page_icon=str(Path(__file__).parent / "planner" / "views" / "icon.svg"), layout="wide"
-)
+PICTURES = Path(__file__).parent / "planner" / "views"
+
+st.set_page_config(page_title="Serving capacity planner", page_icon=str(PICTURES / "icon.svg"), layout="wide")
+st.logo(str(PICTURES / "logo.svg"), icon_image=str(PICTURES / "icon.svg"), size="large")
 page = st.navigation(
     [
         st.Page(plan.render, title="Plan", url_path="plan", default=True),

@@ -10,11 +10,12 @@ import streamlit as st
 
 from planner import links
 from planner.scenario import Scenario, set_path
-from planner.views import plans, state, verdict
+from planner.views import doors, plans, state, verdict
 from planner.views.charts import Ink, Rows, Spec, memory
 from planner.views.text import gigabytes, plain
 
 Json = dict[str, Any]
+WELCOME = "Does it fit, how long do people wait, what does a token cost? Change anything on the left, or start from a question."
 ROWS_SHOWN = 24
 """Longer tables scroll."""
 
@@ -44,6 +45,8 @@ def header(plan: Json, scenario: Scenario, question: str = "") -> None:
         st.caption(plain(verdict.title(plan, scenario) + (f" · {scenario.name}" if scenario.name else "")))
     elif scenario.name:
         st.caption(f"**{plain(scenario.name)}** {plain(scenario.notes)}")
+    elif scenario == Scenario():
+        st.caption(WELCOME)
 
 
 def since_the_link(plan: Json, scenario: Scenario) -> str:
@@ -106,8 +109,9 @@ def problems(plan: Json) -> None:
 
 def sentence(problem: Json) -> str:
     """A problem and its way out as sentences."""
-    message = problem["message"].strip().rstrip(".")
-    return f"{message[:1].upper()}{message[1:]}. {problem['remedy']}".strip()
+    return " ".join(
+        f"{part[:1].upper()}{part[1:].rstrip('.')}." for part in (problem["message"].strip(), problem["remedy"].strip()) if part
+    )
 
 
 def cannot_run(plan: Json, scenario: Scenario) -> None:
@@ -129,7 +133,10 @@ def remedies(plan: Json, scenario: Scenario) -> None:
     with st.container(horizontal=True):
         for i, remedy in enumerate(found[:4]):
             st.button(
-                plain(remedy["message"]), key=f"remedy.{i}", on_click=_adopt_change, args=(scenario, remedy["field"], remedy["value"])
+                plain(remedy["message"][:1].upper() + remedy["message"][1:]),
+                key=f"remedy.{i}",
+                on_click=_adopt_change,
+                args=(scenario, remedy["field"], remedy["value"]),
             )
 
 
@@ -175,6 +182,16 @@ def planned(scenario: Scenario) -> Json | None:
     if reason:
         st.title("This scenario cannot be planned yet", anchor=False)
         st.error(plain(reason))
+        if scenario.workload.trace is not None and scenario.workload.trace.content_hash:
+            st.file_uploader(
+                "The trace that this link was made with",
+                type=["csv", "jsonl"],
+                key="trace_again",
+                on_change=doors.trace,
+                args=("trace_again",),
+            )
+            for message in st.session_state.pop("door_messages", []):
+                st.warning(plain(message))
         return None
     return plans.best(scenario)[0]
 

@@ -48,16 +48,22 @@ def config() -> None:
     state.adopt(here.model_copy(update={"model": model}))
 
 
-def trace() -> None:
-    file = st.session_state["trace_file"]
+def trace(key: str = "trace_file") -> None:
+    """Take an uploaded trace; the scenario carries its name and hash only."""
+    file = st.session_state[key]
     if file is None:
         return
-
     try:
-        trace = traces.upload(file.getvalue(), file.name[:100])
+        found = traces.upload(file.getvalue(), file.name[:100])
     except InputError as error:
         st.session_state["door_messages"] = [str(error)]
         return
     here = state.scenario()
-    ref = TraceRef(name=file.name[:100], content_hash=trace.content_hash)
+    wanted = here.workload.trace
+    if key != "trace_file" and wanted is not None and found.content_hash != wanted.content_hash:
+        st.session_state["door_messages"] = [
+            f"{file.name[:100]} is not the trace of this link: its hash is {(found.content_hash or '')[:12]}…"
+        ]
+        return
+    ref = TraceRef(name=file.name[:100], content_hash=found.content_hash) if key == "trace_file" else wanted
     state.adopt(here.model_copy(update={"workload": here.workload.model_copy(update={"trace": ref})}))

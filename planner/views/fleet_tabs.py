@@ -30,7 +30,7 @@ def week(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
 
 def payment(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
     listed = plan["cost"]["list_prices"]
-    overflow = st.toggle("Let an API take the tip of the peaks", key="fleet.overflow", disabled=not listed)
+    overflow = st.toggle("Let an API take the tip of the peaks", key="fleet.overflow", bind="query-params", disabled=not listed)
     api = min((p["usd_per_request"] for p in listed), default=None) if overflow else None
     best = weeks.payment(found, scenario, api)
     if best is None:
@@ -76,7 +76,7 @@ def api(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
     if not listed:
         st.info("Nobody lists this model. Name a price of your own under More settings, price.compare_to.")
         return
-    label = st.selectbox("API", list(listed), key="fleet.api")
+    label = st.selectbox("API", list(listed), key="fleet.api", bind="query-params")
     price = listed[label]
     found_even = weeks.break_even(found, scenario, price["usd_per_request"])
     rows = [{"volume": p.requests_per_day, "own": p.own_usd_per_month, "api": p.api_usd_per_month} for p in found_even.points]
@@ -189,7 +189,9 @@ def prices(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
 
 def power(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
     regions = list(electricity.grids())
-    region = st.selectbox("Grid", regions, index=regions.index("world") if "world" in regions else 0, key="fleet.region")
+    region = st.selectbox(
+        "Grid", regions, index=regions.index("world") if "world" in regions else 0, key="fleet.region", bind="query-params"
+    )
     answer = electricity.power(scenario, plan["throughput"]["busy"] or 0.0, plan["throughput"]["requests_per_s"], region)
     if answer is None:
         st.info("The power of this GPU is not known.")

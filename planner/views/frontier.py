@@ -68,6 +68,11 @@ def render(plan: Json, scenario: Scenario) -> None:
         f"at {digits(cheapest.tokens_per_s_per_user)} tokens/s for each user, always full. Click a point to adopt it."
     )
     components.chart(prices.frontier(rows, here, components.ink()), takeaway, key="frontier", on_select=_adopt)
+    edge = sorted((p for p in found if id(p) in best), key=lambda p: -p.tokens_per_s_per_user)
+    names = {named(p): p for p in edge}
+    st.selectbox(
+        "Or adopt a point of the edge by name", list(names), index=None, key="frontier_name", on_change=_adopt_named, args=(names,)
+    )
 
 
 def own_point(plan: Json) -> Json | None:
@@ -82,24 +87,31 @@ def own_point(plan: Json) -> Json | None:
     return {"speed": 1 / tpot, "usd": dollars / HOUR_S / tokens * MTOK}
 
 
+def named(point: Point) -> str:
+    """A point in words, for those who do not click charts."""
+    price = f"{usd(point.usd_per_mtok_output)} per M at {digits(point.tokens_per_s_per_user)} tokens/s"
+    return f"{point.tensor_parallel_size} × {point.gpu}, batch {point.batch}: {price}"
+
+
+def _adopt_named(names: dict[str, Point]) -> None:
+    if st.session_state["frontier_name"]:
+        _take(names[st.session_state["frontier_name"]])
+        st.session_state["frontier_name"] = None
+
+
 def _adopt() -> None:
     picked = (st.session_state["frontier"] or {}).get("selection", {}).get("pick") or []
-    if not picked:
-        return
-    wanted = picked[0]
-    for point in points(state.scenario()):
-        if (point.gpu, point.tensor_parallel_size, point.batch) == (wanted["gpu"], wanted["tp"], wanted["batch"]):
-            here = state.scenario()
-            state.adopt(
-                here.model_copy(
-                    update={
-                        "hardware": here.hardware.model_copy(update={"gpu": point.gpu}),
-                        "parallel": point.scenario.parallel,
-                        "engine": point.scenario.engine,
-                    }
-                )
-            )
+    for point in points(state.scenario()) if picked else ():
+        if (point.gpu, point.tensor_parallel_size, point.batch) == (picked[0]["gpu"], picked[0]["tp"], picked[0]["batch"]):
+            _take(point)
             return
+
+
+def _take(point: Point) -> None:
+    """Make the point's GPU, layout and batch the scenario's."""
+    here = state.scenario()
+    hardware = here.hardware.model_copy(update={"gpu": point.gpu})
+    state.adopt(here.model_copy(update={"hardware": hardware, "parallel": point.scenario.parallel, "engine": point.scenario.engine}))
 
 
 def roofline(plan: Json, scenario: Scenario) -> None:

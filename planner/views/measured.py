@@ -27,8 +27,11 @@ def tab(scenario: Scenario) -> None:
         st.info("The measured rows are not part of this installation.")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        metric = st.segmented_control("Figure", list(METRICS), default="throughput", required=True, key="accuracy.metric") or "throughput"
-        group = st.selectbox("Grouped by", list(GROUPS), key="accuracy.group", width=220)
+        metric = (
+            st.segmented_control("Figure", list(METRICS), default="throughput", required=True, key="accuracy.metric", bind="query-params")
+            or "throughput"
+        )
+        group = st.selectbox("Grouped by", list(GROUPS), key="accuracy.group", bind="query-params", width=220)
     rows = [p for p in points if p.metric == KEYS[metric]]
     if not rows:
         st.info("No shipped row measures this figure.")

@@ -19,8 +19,8 @@ MAX_LINK_SHOWN = 6_000
 
 
 def full_link(plan: dict[str, Any], scenario: Scenario) -> str:
-    """The address that opens this page with this scenario for ever."""
-    return links.url(st.context.url or "", links.share(scenario, price_date(plan), floor_usd_per_mtok(plan)))
+    """The address that opens this page with this scenario and this sight for ever."""
+    return links.url(st.context.url or "", links.share(scenario, price_date(plan), floor_usd_per_mtok(plan)) | state.view())
 
 
 def floor_usd_per_mtok(plan: dict[str, Any]) -> float | None:

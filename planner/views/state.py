@@ -18,15 +18,12 @@ from planner.views.controls import PATHS
 
 VIEW_KEYS = frozenset(
     {
-        "compare.b",
-        "compare.c",
-        "compare.d",
-        "simulate.at_s",
-        "lesson",
-        "claim.batch",
-        "claim.tokens_per_s",
-        "claim.ttft_s",
-        "claim.usd_per_mtok",
+        *(f"{page}.tab" for page in ("plan", "simulate", "fleet", "accuracy", "assumptions")),
+        *(f"compare.{column}" for column in ("b", "c", "d", "levers")),
+        *(f"claim.{field}" for field in ("batch", "tokens_per_s", "ttft_s", "usd_per_mtok")),
+        *(f"lesson.{control}" for control in ("acceptance", "batch", "busy", "longest", "prompt", "shared", "tp", "weights")),
+        *("lesson", "simulate.at_s", "simulate.by", "recommend.gpus", "accuracy.group", "accuracy.metric"),
+        *("fleet.api", "fleet.overflow", "fleet.region"),
     }
 )
 """Query keys of single pages: what they show, not part of the scenario."""
@@ -58,6 +55,11 @@ def address(scenario: Scenario) -> links.Query:
     """The scenario as the widgets write it into the address bar: the speculation toggle states itself."""
     switch: links.Query = {"speculative": "true"} if scenario.speculative is not None else {}
     return links.versioned(links.encode(scenario) | switch)
+
+
+def view() -> links.Query:
+    """What the page in sight shows of itself (tab, moment, columns), for a link that opens to the same sight."""
+    return {key: st.query_params.get_all(key) for key in st.query_params if key in VIEW_KEYS}
 
 
 def scenario() -> Scenario:

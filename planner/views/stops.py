@@ -62,7 +62,7 @@ def at_batch(scenario: Scenario, batch: int, **settings: Any) -> Steady | None:
 
 
 def _decode_step(s: Scenario, ink: Ink) -> Answer:
-    tp = st.select_slider("GPUs per replica", [1, 2, 4, 8], value=8, key="lesson.tp")
+    tp = st.select_slider("GPUs per replica", [1, 2, 4, 8], value=8, key="lesson.tp", bind="query-params")
     found = {n: answer for n in (1, 2, 4, 8) if (answer := at_batch(s, 1, parallel__tensor_parallel_size=n))}
     if tp not in found:
         return simple.bars(
@@ -86,7 +86,7 @@ def _decode_step(s: Scenario, ink: Ink) -> Answer:
 
 
 def _batching(s: Scenario, ink: Ink) -> Answer:
-    batch = st.select_slider("Sequences in the batch", list(BATCHES), value=64, key="lesson.batch")
+    batch = st.select_slider("Sequences in the batch", list(BATCHES), value=64, key="lesson.batch", bind="query-params")
     found = {n: a for n in BATCHES if (a := at_batch(s, n)) and a.batch == n}
     rows = [{"x": n, "y": n / a.decode_step_s, "series": "all users together"} for n, a in found.items()]
     rows += [{"x": n, "y": 1 / a.decode_step_s, "series": "each user"} for n, a in found.items()]
@@ -110,7 +110,11 @@ def replica_batch(s: Scenario) -> str:
 
 def _paging(s: Scenario, ink: Ink) -> Answer:
     longest = st.select_slider(
-        "Longest answer reserved for, tokens in all", [2048, 4096, 8192, 16384, 32768, 65536], value=8192, key="lesson.longest"
+        "Longest answer reserved for, tokens in all",
+        [2048, 4096, 8192, 16384, 32768, 65536],
+        value=8192,
+        key="lesson.longest",
+        bind="query-params",
     )
     here = replica(set_path(s, "engine.max_model_len", longest))
     if here is None:
@@ -127,7 +131,9 @@ def _paging(s: Scenario, ink: Ink) -> Answer:
 
 
 def _prefix(s: Scenario, ink: Ink) -> Answer:
-    share = st.select_slider("Share of the prompt that all requests have in common, %", [0, 25, 50, 75, 90], value=75, key="lesson.shared")
+    share = st.select_slider(
+        "Share of the prompt that all requests have in common, %", [0, 25, 50, 75, 90], value=75, key="lesson.shared", bind="query-params"
+    )
     prompt = max(plans_mean(s), 64.0)
     rows, seen = [], {}
     for caching in (False, True):
@@ -159,7 +165,7 @@ def plans_mean(s: Scenario) -> float:
 
 
 def _speculation(s: Scenario, ink: Ink) -> Answer:
-    rate = st.slider("Chance that a drafted token is accepted", 0.4, 0.95, 0.8, 0.05, key="lesson.acceptance")
+    rate = st.slider("Chance that a drafted token is accepted", 0.4, 0.95, 0.8, 0.05, key="lesson.acceptance", bind="query-params")
     rows: list[dict[str, Any]] = []
     for batch in (1, 32, 128):
         base = at_batch(s, batch, speculative=None)
@@ -179,7 +185,10 @@ def _speculation(s: Scenario, ink: Ink) -> Answer:
 
 
 def _quantisation(s: Scenario, ink: Ink) -> Answer:
-    chosen = st.segmented_control("Weights", ["bf16", "fp8", "int4"], default="fp8", required=True, key="lesson.weights") or "fp8"
+    chosen = (
+        st.segmented_control("Weights", ["bf16", "fp8", "int4"], default="fp8", required=True, key="lesson.weights", bind="query-params")
+        or "fp8"
+    )
     found = {p: closed(s, precision__weights=p) for p in ("bf16", "fp8", "int4")}
     rows, lines = [], {}
     for precision, answer in found.items():
@@ -210,7 +219,7 @@ def _quantisation(s: Scenario, ink: Ink) -> Answer:
 
 
 def _prefill(s: Scenario, ink: Ink) -> Answer:
-    prompt = st.select_slider("Prompt, tokens", [128, 512, 2048, 8192, 32768], value=2048, key="lesson.prompt")
+    prompt = st.select_slider("Prompt, tokens", [128, 512, 2048, 8192, 32768], value=2048, key="lesson.prompt", bind="query-params")
     rows, found = [], {}
     for n in (128, 512, 2048, 8192, 32768):
         answer = closed(s, workload__input_len=float(n), engine__max_model_len=None)
@@ -233,7 +242,7 @@ def _prefill(s: Scenario, ink: Ink) -> Answer:
 
 
 def _price(s: Scenario, ink: Ink) -> Answer:
-    busy = st.slider("Share of the paid time that is busy, %", 5, 100, 50, 5, key="lesson.busy")
+    busy = st.slider("Share of the paid time that is busy, %", 5, 100, 50, 5, key="lesson.busy", bind="query-params")
     rows, found = [], {}
     for n in BATCHES:
         full, part = at_batch(s, n, price__utilization=1.0), at_batch(s, n, price__utilization=busy / 100)

@@ -63,6 +63,8 @@ def promise_kept(plan: dict[str, Any]) -> Badge | None:
     missed = [name for name, limit, value in checked if value > limit]
     if not checked:
         return None
+    if not missed and "slo_missed" in codes(plan):
+        return Badge("On the edge of the promise", "orange", ":material/warning:")
     if missed:
         return Badge(f"Misses {' and '.join(missed)}", "red", ":material/close:")
     return Badge("Keeps the promise", "green", ":material/check:")
@@ -170,5 +172,5 @@ def bands(plan: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def how_wrong(plan: dict[str, Any]) -> str:
     """The bands in one sentence, or an empty string."""
-    told = ", ".join(f"{name} {low} to {high}" for name, low, high, _ in bands(plan))
+    told = ", ".join(f"{name} {low} to {high}" for name, low, high, _ in bands(plan) if low != high)
     return f"Four of five measurements of systems like this one fall within: {told} (means)." if told else ""

@@ -27,7 +27,9 @@ def render() -> None:
     components.header(plan, scenario, "How wrong may these numbers be?")
     explanations.confidence(plan)
     names = ["Check a claim", "Against measured rows", "Speculation against published speed-ups"]
-    for tab, body in zip(st.tabs(names, key="accuracy.tab", on_change="rerun"), (_claim, measured.tab, _speculation), strict=True):
+    for tab, body in zip(
+        st.tabs(names, key="accuracy.tab", on_change="rerun", bind="query-params"), (_claim, measured.tab, _speculation), strict=True
+    ):
         if tab.open:
             with tab:
                 body(scenario)

@@ -26,7 +26,7 @@ def render() -> None:
     components.header(plan, scenario, "What are these numbers made of?")
     names = ["Constants of this plan", "Worked example", "Models", "GPUs", "List prices", "Quality", "Left out"]
     bodies = (_constants, _worked, catalogue.models, catalogue.gpus, catalogue.prices, catalogue.quality, _left_out)
-    for tab, body in zip(st.tabs(names, key="assumptions.tab", on_change="rerun"), bodies, strict=True):
+    for tab, body in zip(st.tabs(names, key="assumptions.tab", on_change="rerun", bind="query-params"), bodies, strict=True):
         if tab.open:
             with tab:
                 body(plan)

@@ -80,7 +80,7 @@ def _choose(first: Scenario) -> None:
 def _levers(first: Scenario) -> None:
     """Every usual change on its own: which helps most."""
     st.subheader("Which lever first?", anchor=False)
-    if not st.toggle("Try every change on its own", key="compare.levers"):
+    if not st.toggle("Try every change on its own", key="compare.levers", bind="query-params"):
         return
     rows = []
     bar = st.progress(0.0)

@@ -35,7 +35,7 @@ def render() -> None:
     _answer(found, scenario)
     names = ["A week of demand", "How to pay", "Own fleet or API", "What moves it", "From floor to bill", "GPU prices", "Power and carbon"]
     bodies = (fleet_tabs.week, fleet_tabs.payment, fleet_tabs.api, decision.tab, fleet_tabs.waterfall, fleet_tabs.prices, fleet_tabs.power)
-    for tab, body in zip(st.tabs(names, key="fleet.tab", on_change="rerun"), bodies, strict=True):
+    for tab, body in zip(st.tabs(names, key="fleet.tab", on_change="rerun", bind="query-params"), bodies, strict=True):
         if tab.open:
             with tab:
                 body(found, plan, scenario)

@@ -107,7 +107,7 @@ def _wait_takeaway(plan: Json) -> str:
 def _below(plan: Json, scenario: Scenario) -> None:
     """Tabs; only the open one is computed."""
     names = ["Price beside list", "One step", "Batch table", "Explain every number"]
-    tabs = st.tabs(names, key="plan.tab", on_change="rerun")
+    tabs = st.tabs(names, key="plan.tab", on_change="rerun", bind="query-params")
     bodies = (details.list_prices, details.one_step, details.batch_table, explanations.everything)
     for tab, body in zip(tabs, bodies, strict=True):
         if tab.open:

@@ -47,7 +47,12 @@ def _search(scenario: Scenario) -> None:
     usual = [gpu for gpu in dict.fromkeys((scenario.hardware.gpu, *COMMON)) if gpu in offered]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         gpus = st.multiselect(
-            "GPUs to consider", offered, default=usual[:4], key="recommend.gpus", help="Those with a known price and measured kernels."
+            "GPUs to consider",
+            offered,
+            default=usual[:4],
+            key="recommend.gpus",
+            bind="query-params",
+            help="Those with a known price and measured kernels.",
         )
         go = st.button("Find the cheapest fleets", type="primary", disabled=not gpus)
     if not gpus:

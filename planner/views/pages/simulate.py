@@ -35,7 +35,9 @@ def render() -> None:
     components.problems(plan)
     _moment(run, engine)
     names = ["Latency distributions", "Slowest requests", "Against load"]
-    for tab, body in zip(st.tabs(names, key="simulate.tab", on_change="rerun"), (_distributions, _slowest, _against_load), strict=True):
+    for tab, body in zip(
+        st.tabs(names, key="simulate.tab", on_change="rerun", bind="query-params"), (_distributions, _slowest, _against_load), strict=True
+    ):
         if tab.open:
             with tab:
                 body(run, plan, scenario)
@@ -96,7 +98,7 @@ def _distributions(run: Timeline, plan: Json, scenario: Scenario) -> None:
 
 
 def _slowest(run: Timeline, plan: Json, scenario: Scenario) -> None:
-    by = st.segmented_control("Slowest by", list(METRICS), default="whole answer", required=True, key="simulate.by")
+    by = st.segmented_control("Slowest by", list(METRICS), default="whole answer", required=True, key="simulate.by", bind="query-params")
     rows = runs.slowest(run, METRICS[by or "whole answer"])
     if not rows:
         st.info("No request finished in this run.")
