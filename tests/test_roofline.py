@@ -225,7 +225,7 @@ def test_chunks_behind_a_cached_prefix_attend_to_it() -> None:
 
 
 def test_verifying_adds_arithmetic_to_the_memory_time() -> None:
-    """A verify step of k + 1 tokens costs more than a plain step long before the max of both would say so (PHYSICS: sum, not max)."""
+    """A verify step of k + 1 tokens costs more than a plain step long before the max of both would say so."""
     plain = kernel_sum()
     verify = kernel_sum(speculative={"num_speculative_tokens": 3, "acceptance_rate": 0.6, "draft_cost": 0.0})
     shape, drafted = StepShape(32, 32_000, 0, (), 32), StepShape(32, 32_000, 0, (), 32, 96)

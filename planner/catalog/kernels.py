@@ -6,6 +6,7 @@ Efficiencies are shares of the datasheet peak, so a borrowed row scales with the
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -59,6 +60,18 @@ class Found:
 def document() -> dict[str, Any]:
     """The constants file: source, date, licence, `kernels` by kind, `host` by engine."""
     return json.loads(KERNELS_FILE.read_text(encoding="utf-8"))
+
+
+def fingerprint() -> str:
+    """First digits of a hash of every number in the file: equal as long as nothing that moves a prediction has changed."""
+
+    def numbers(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: numbers(v) for k, v in value.items() if not isinstance(v, str)}
+        return [numbers(v) for v in value] if isinstance(value, list) else value
+
+    known = {name: numbers(document()[name]) for name in ("kernels", "host", "assumed")}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
 
 @cache

@@ -12,7 +12,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from planner.catalog.kernels import KERNELS_FILE
+from planner.catalog.kernels import fingerprint
 from planner.catalog.residuals import CLASSES, COLUMNS, MEASURED_FILE, METRICS, RESIDUALS_FILE
 from planner.validate import Report, score
 from planner.validate.rows import Row, parse
@@ -79,7 +79,7 @@ def write(rows: list[Row], reports: dict[str, Report], measured: Path) -> None:
     """The residuals: one line a row that was modelled at the calibrated level."""
     scored = {level: {r.id: r for r in report.rows} for level, report in reports.items()}
     with RESIDUALS_FILE.open("w", encoding="utf-8", newline="") as file:
-        file.write(f"# kernels={digest(KERNELS_FILE)} rows={digest(measured)} made={max(row.date for row in rows)[:10]}\n")
+        file.write(f"# kernels={fingerprint()} rows={digest(measured)} made={max(row.date for row in rows)[:10]}\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in rows:
