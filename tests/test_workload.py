@@ -242,3 +242,69 @@ def test_streams_of_one_seed_are_independent() -> None:
 def test_impossible_traffic_is_refused_with_a_way_out(build, words: str) -> None:
     with pytest.raises(InputError, match=words):
         build()
+
+
+STEADY = Workload(turns=10, input_len=200, output_len=50, think_time_s=20.0, request_rate=8.0, num_prompts=4000, shared_prefix_len=64)
+
+
+def test_a_steady_start_has_littles_number_of_sessions_under_way() -> None:
+    counts = []
+    for seed in range(20):
+        drawn = requests(STEADY, seed, turn_s=25.0)
+        assert drawn.histories is not None
+        counts.append(len(drawn.histories.session))
+    # 8/s × 25 s, but those that send their first turn next have no history.
+    assert np.mean(counts) == pytest.approx(8 * 25 * 9 / 10, rel=0.05)
+
+
+def test_a_steady_start_sends_at_the_same_rate_from_the_first_second() -> None:
+    arrivals = []
+    for seed in range(10):
+        source, answer_s = Source(requests(STEADY, seed, turn_s=25.0), block_size=16), 5.0
+        while source.peek() < np.inf:
+            request = source.next()
+            request.status, request.finish_s = "finished", request.arrival_s + answer_s
+            arrivals.append(request.arrival_s)
+            source.finished(request)
+    counts, _ = np.histogram(arrivals, 10, (0, 500))
+    # The answers under way at time 0 end with nobody's next turn until 5 s have passed: their sessions are due a pause later.
+    assert counts / 10 / 50 == pytest.approx(np.full(10, 8.0), rel=0.1)
+    assert max(arrivals) <= 4000 / 8
+
+
+def test_rows_of_a_steady_start_go_on_from_their_history_and_find_its_blocks() -> None:
+    drawn = requests(STEADY, 3, turn_s=25.0)
+    assert drawn.histories is not None
+    assert (np.diff(drawn.session_start_s) >= 0).all()
+    assert (np.diff(drawn.histories.used_s) >= 0).all()
+    checked = 0
+    for session, tokens in zip(drawn.histories.session.tolist(), drawn.histories.tokens.tolist(), strict=True):
+        if session + 1 < len(drawn.first_row):
+            row = int(drawn.first_row[session])
+            assert drawn.input_tokens[row] == tokens + 1 + 200 - 64
+            history = drawn.session_keys(session, 64, tokens, 16)
+            assert list(drawn.keys(row, session, 16))[: len(history)] == history
+            checked += 1
+    assert checked > 100
+    within = np.diff(drawn.input_tokens)
+    inside = np.ones(len(within), dtype=bool)
+    inside[drawn.first_row[1:-1] - 1] = False
+    assert (within[inside] == 200 - 64 + 50).all()
+
+
+def test_a_steady_start_leaves_out_sessions_that_the_engine_has_ended() -> None:
+    drawn = requests(STEADY, 0, turn_s=25.0, longest=1000)
+    assert drawn.histories is not None
+    assert drawn.histories.prompt_tokens.max() < 1000
+    assert drawn.expected_requests < 0.7 * requests(STEADY, 0, turn_s=25.0).expected_requests
+
+
+def test_a_steady_start_of_hostile_size_is_bounded() -> None:
+    w = Workload(turns=10_000, think_time_s=1e9, request_rate=1e5, num_prompts=10_000)
+    drawn = requests(w, 0, turn_s=1e9)
+    assert len(drawn) < 200_000
+
+
+def test_a_stretch_without_requests_begins_with_a_first_turn_instead() -> None:
+    w = Workload(turns=8, request_rate=0.001, num_prompts=1)
+    assert all(len(requests(w, seed, turn_s=1.0)) for seed in range(20))

@@ -8,6 +8,7 @@ from planner import traffic
 from planner.fleet.routing import Router
 from planner.kv_cache import KvCache
 from planner.plan.deployment import Deployment
+from planner.plan.pool import pool_blocks, shares_blocks
 from planner.plan.steady import decode_shape
 from planner.roofline import StepShape
 from planner.scenario import Scenario
@@ -34,38 +35,33 @@ def turn_s(
     """
     means, think_s = traffic.of(scenario.workload), scenario.workload.think_time_s
     prefill, decode = deployments[0], deployments[-1]
-    pool = pool_tokens(decode)
-    offloaded = sum(tier.tokens for tier in prefill.memory.offload)
-    found = round(means.reusable_tokens) if prefill.scenario.engine.enable_prefix_caching else 0
+    together = len(deployments) == 1  # prefill and decoding share the cache and the steps
+    pool, offloaded = pool_tokens(decode), sum(tier.tokens for tier in prefill.memory.offload)
+    histories = (pool if together else pool_tokens(prefill)) + offloaded
+    found = round(means.reusable_tokens) if shares_blocks(prefill.scenario.engine) else 0
     prompt = max(1, round(means.input_tokens))
     hit_s, miss_s = (prefill_s(prefill, prompt, cached) for cached in (min(found, prompt - 1), 0))
     steps = max(0.0, means.output_tokens - 1) / decode.profile.acceptance_length
-    engine = decode.scenario.engine
-    most = max(1.0, min(engine.max_num_seqs * decode.scenario.parallel.data_parallel_size, pool / means.final_tokens))
+    seats = decode.scenario.engine.max_num_seqs * decode.scenario.parallel.data_parallel_size
+    most = max(1.0, min(seats, pool / means.final_tokens))
     answer_s = hit_s
     for _ in range(ITERATIONS):
         each = rate if rate is not None else (clients or 1) / (think_s + answer_s)
         running = min(most, each / replicas[-1] * answer_s)
+        room = histories - (running * means.final_tokens if together else 0.0)
         idle = each / replicas[0] * think_s * means.final_tokens
-        room = (
-            (pool if len(deployments) == 1 else pool_tokens(prefill))
-            + offloaded
-            - (running * means.final_tokens if len(deployments) == 1 else 0.0)
-        )
         hits = min(1.0, max(0.0, room) / idle) if idle else 1.0
         work_s = hits * hit_s + (1 - hits) * miss_s
         load = min(HIGHEST_LOAD, each / replicas[0] * work_s)
         step_s = decode.step_time(decode_shape(decode, max(1, round(running))))
-        stolen = load if len(deployments) == 1 else 0.0
-        now_s = work_s * (1 + load / 2 / (1 - load)) + steps * step_s / (1 - stolen)
+        now_s = work_s * (1 + load / 2 / (1 - load)) + steps * step_s / (1 - (load if together else 0.0))
         answer_s = (answer_s + now_s) / 2
     return think_s + answer_s
 
 
 def pool_tokens(deployment: Deployment) -> float:
-    from planner.plan.system import pool_blocks
-
-    return pool_blocks(deployment) * deployment.scenario.engine.block_size
+    """Tokens that the simulated pool holds."""
+    return float(pool_blocks(deployment) * deployment.scenario.engine.block_size)
 
 
 def prefill_s(deployment: Deployment, prompt: int, cached: int) -> float:

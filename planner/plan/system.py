@@ -10,12 +10,12 @@ import numpy as np
 
 from planner import bounds, traces, traffic, workload
 from planner.kv_cache import KvCache, tiers_of
-from planner.memory.lengths import final_length, prefix_copies
 from planner.metrics import piling_up
 from planner.plan import sessions
 from planner.plan.deployment import Deployment
+from planner.plan.pool import pool_blocks, shares_blocks
 from planner.plan.steady import decode_shape, output_tokens, plan_batch
-from planner.scenario import Engine, Scenario
+from planner.scenario import Scenario
 from planner.scheduler import POLICIES, Replica, Timeline, limits_of, simulate
 from planner.units import GB
 
@@ -130,15 +130,15 @@ def _source(
     clients = None if wanted.max_concurrency is None else max(1, round(wanted.max_concurrency * share))
     prompts = _prompts(deployments, scenario, rate_scale, share, clients, each_turn_s)
     prompts = min(prompts, bounds.MOST_REQUESTS_PER_RUN, scenario.simulation.max_requests)
+    longest = deployments[0].memory.max_model_len
     rates, trace = deployments[-1].profile.acceptance_rates, trace_of(scenario)
 
     def drawn(prompts: int) -> workload.Requests:
         sized = wanted.model_copy(update={"num_prompts": prompts, "max_concurrency": clients})
-        return workload.requests(sized, seed, rate_scale, rates, trace, each_turn_s)
+        return workload.requests(sized, seed, rate_scale, rates, trace, each_turn_s, longest)
 
     requests = drawn(prompts)
     block_size = engine.block_size if shares_blocks(engine) else 0
-    longest = deployments[0].memory.max_model_len
     affordable = keyed_requests(requests, block_size, longest)
     if affordable < len(requests):
         requests = drawn(affordable if each_turn_s is None else max(1, prompts * affordable // len(requests)))
@@ -237,26 +237,3 @@ def replica(deployment: Deployment) -> Replica:
         tiers=tiers_of(engine.kv_offload, max(1.0, memory.kv_bytes_per_token) * engine.block_size),
     )
     return Replica(deployment.step_time, limits, kv, POLICIES[engine.batching])
-
-
-def shares_blocks(engine: Engine) -> bool:
-    """Whether requests can read each other's blocks: what was reserved for one sequence ahead is its own."""
-    return engine.enable_prefix_caching and engine.kv_allocation == "paged"
-
-
-def pool_blocks(deployment: Deployment) -> int:
-    """Blocks of the simulated pool, at least one.
-
-    Where windows or states cap what a sequence keeps, the engine's tokens say nothing about this traffic: the pool is then made to
-    hold as many sequences of the planned length as the engine's own blocks do, in blocks that all grow, each shared prefix once.
-    """
-    memory, engine = deployment.memory, deployment.scenario.engine
-    size = engine.block_size
-    if not memory.windowed_kv_bytes_per_token_per_gpu and not memory.state_bytes_per_sequence_per_gpu:
-        return max(1, memory.kv_pool_tokens // size)
-    tokens, prefix = final_length(deployment.scenario)
-    shared = int(prefix // size) if shares_blocks(engine) else 0
-    if engine.kv_allocation == "contiguous":
-        tokens = memory.max_model_len + deployment.profile.num_speculative_tokens
-    own = max(1, math.ceil(tokens / size) - shared)
-    return max(1, int(memory.sequences * own) + shared * prefix_copies(deployment.scenario))

@@ -101,13 +101,15 @@ def requests(
     acceptance_rates: Sequence[float] = (),
     trace: Trace | None = None,
     turn_s: float | None = None,
+    longest: int | None = None,
 ) -> Requests:
     """The traffic of one replication, `workload.num_prompts` requests of the whole fleet.
 
     `rate_scale` multiplies the arrival rate and leaves everything else, draw for draw. `trace` holds the rows that `workload.trace`
     names; more of them than num_prompts gives a stretch that starts at a random row, fewer gives them all.
     `turn_s`, the time from one turn of a session to its next, lets sessions be under way when the run begins, as in a steady state
-    (`sessions`); without it every session begins with its first turn.
+    (`sessions`); without it every session begins with its first turn. Those whose prompts grew to `longest` tokens are not among them:
+    the engine refused one, and they ended.
     Raises InputError for a rate of zero or a trace without rows.
     """
     seed = workload.seed if seed is None else seed
@@ -116,7 +118,9 @@ def requests(
     if workload.request_rate == 0:
         raise InputError("workload.request_rate is 0, so nothing ever arrives; give a rate above 0, or null with max_concurrency")
     if turn_s is not None and workload.turns > 1:
-        return _steady(workload, seed, rate_scale, acceptance_rates, turn_s)
+        steady = _steady(workload, seed, rate_scale, acceptance_rates, turn_s, longest or math.inf)
+        if len(steady):  # a stretch too short for a single request says nothing
+            return steady
     n, turns = workload.num_prompts, workload.turns
     sessions = -(-n // turns)
     if workload.request_rate is None:
@@ -149,13 +153,13 @@ SPARE_TURNS = 5
 """Turns drawn for a session beyond three times those that fit into the run: clients that are answered faster than thought send more."""
 
 
-def _steady(workload: Workload, seed: int, rate_scale: float, acceptance_rates: Sequence[float], turn_s: float) -> Requests:
+def _steady(workload: Workload, seed: int, rate_scale: float, acceptance_rates: Sequence[float], turn_s: float, longest: float) -> Requests:
     """Sessions of a steady state, for as long as `num_prompts` requests last: rows only for what a session may send by then."""
     n, turns, shared = workload.num_prompts, workload.turns, round(workload.shared_prefix_len)
     rate = None if workload.request_rate is None else workload.request_rate * rate_scale
     horizon_s = n / rate if rate else n * turn_s / (workload.max_concurrency or 1)
     most = min(turns, math.ceil(3 * horizon_s / turn_s) + SPARE_TURNS) if turn_s else turns
-    found = steady_sessions(workload, seed, rate, turn_s, horizon_s, -(-n // turns) + (workload.max_concurrency or 1))
+    found = steady_sessions(workload, seed, rate, turn_s, horizon_s, -(-n // turns) + (workload.max_concurrency or 1), longest)
     rows = np.minimum(turns - found.first_turn, most)
     first_row = np.concatenate([[0], rows.cumsum()])
     total, session = int(first_row[-1]), np.repeat(np.arange(len(rows)), rows)
@@ -166,10 +170,14 @@ def _steady(workload: Workload, seed: int, rate_scale: float, acceptance_rates: 
     output, thinking, truncated = _outputs(workload, draw_lengths(stream(seed, OUTPUTS), workload.output_len, total))
     grown = (new + output - thinking).cumsum()
     before = np.concatenate([[0], grown])[first_row[:-1]]
+    prompt = found.history_tokens[session] + grown - before[session] - (output - thinking)
+    # A session sends its first prompt over the limit, and no more.
+    accepted = np.add.reduceat(prompt < longest, first_row[:-1]) if total else rows
+    in_time = 1 + (horizon_s - found.start_s) // turn_s if rate and turn_s else rows
     return Requests(
         session_start_s=found.start_s,
         first_row=first_row,
-        input_tokens=found.history_tokens[session] + grown - before[session] - (output - thinking),
+        input_tokens=prompt,
         output_tokens=output,
         thinking_tokens=thinking,
         decode_steps=draw_decode_steps(stream(seed, ACCEPTANCE), output - 1, acceptance_rates),
@@ -179,9 +187,7 @@ def _steady(workload: Workload, seed: int, rate_scale: float, acceptance_rates: 
         prefix_group=stream(seed, PREFIXES).integers(0, workload.prefix_groups, found.all),
         shared_tokens=shared,
         horizon_s=horizon_s,
-        expected_requests=float(np.minimum(turns - found.first_turn, 1 + (horizon_s - found.start_s) // turn_s).sum())
-        if rate and turn_s
-        else None,
+        expected_requests=float(np.minimum(np.minimum(rows, accepted + 1), in_time).sum()) if rate and turn_s else None,
         histories=found.histories,
     )
 

@@ -53,11 +53,13 @@ class Sessions:
         return max(len(self.start_s), int(self.histories.session.max(initial=-1)) + 1)
 
 
-def steady_sessions(workload: Workload, seed: int, rate: float | None, turn_s: float, horizon_s: float, most: int) -> Sessions:
+def steady_sessions(
+    workload: Workload, seed: int, rate: float | None, turn_s: float, horizon_s: float, most: int, longest: float
+) -> Sessions:
     """Sessions of a steady state seen from time 0 to `horizon_s`: those under way, then those that begin.
 
     `rate` is in requests/s; None is a closed loop of `max_concurrency` clients, who never rest between sessions; they begin at most
-    `most` sessions more. `turn_s` lasts from one turn of a session to its next.
+    `most` sessions more. `turn_s` lasts from one turn of a session to its next. Sessions have ended whose last prompt was over `longest`.
     """
     turns, clients = workload.turns, workload.max_concurrency or 1
     rng = stream(seed, UNDER_WAY)
@@ -79,6 +81,9 @@ def steady_sessions(workload: Workload, seed: int, rate: float | None, turn_s: f
     turn = first + (uniform[:, 2] * (turns - first)).astype(np.int64)
     history, last_answer = _histories(workload, seed, turn, past)
 
+    alive = history - last_answer < longest
+    count = int(alive.sum())
+    due_s, used_s, turn, history, last_answer = (column[alive] for column in (due_s, used_s, turn, history, last_answer))
     sending = due_s <= horizon_s
     start_s = np.concatenate([due_s[sending], begin_s])
     order = np.argsort(start_s, kind="stable") if rate is not None else np.arange(len(start_s))
