@@ -67,9 +67,9 @@ def summary(answer: Any) -> list[str]:
             lines.append(f"{label} {percentile} {cell(latency[name][percentile], 'ms').text}{against}")
     if cost["usd_per_mtok_output"] is not None:
         lines.append(
-            f"{cell(cost['usd_per_mtok_output'], 'usd').text} per million output tokens and {cell(cost['usd_per_mtok_input'], 'usd').text} per million "
-            f"input tokens at this load; floor {cell(cost['floor']['usd_per_mtok_output'], 'usd').text} and "
-            f"{cell(cost['floor']['usd_per_mtok_input'], 'usd').text}"
+            f"{cell(cost['usd_per_mtok_output'], 'usd').text} per million output tokens and "
+            f"{cell(cost['usd_per_mtok_input'], 'usd').text} per million input tokens at this load; "
+            f"floor {cell(cost['floor']['usd_per_mtok_output'], 'usd').text} and {cell(cost['floor']['usd_per_mtok_input'], 'usd').text}"
         )
     if cost["usd_per_month"] is not None:
         lines.append(f"{cell(cost['usd_per_month'], 'usd').text} per month for {cost['gpus']} GPUs")
