@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-
-from planner.problems import InputError
+import re
+import sys
 
 
 def _bound(name: str, default: int) -> int:
     text = os.environ.get(f"PLANNER_{name}", "")
     if not text:
         return default
-    if not text.isdigit() or int(text) < 1:
-        raise InputError(f"environment variable PLANNER_{name} = {text!r} is not a whole number above 0; unset it or give one")
+    if not re.fullmatch(r"[1-9][0-9]{0,14}", text):
+        # Read while modules load, where no door stands that could turn an exception into a sentence.
+        print(f"environment variable PLANNER_{name} = {text!r} is not a whole number above 0; {default:,} is used", file=sys.stderr)
+        return default
     return int(text)
 
 
@@ -30,6 +32,12 @@ MAX_KEYED_BLOCKS_PER_RUN = _bound("MAX_KEYED_BLOCKS_PER_RUN", 10_000_000)
 
 MAX_WORK_PER_PLAN = _bound("MAX_WORK_PER_PLAN", 600_000)
 """Work of one plan over all its runs, in engine steps; half for replications, half for the capacity search. About 5 s."""
+
+MAX_WORK_PER_SEARCH = _bound("MAX_WORK_PER_SEARCH", 20_000_000)
+"""Work of one search for the cheapest fleet, in engine steps; it ends with what it has found by then. About two minutes."""
+
+MAX_SWEEP_POINTS = _bound("MAX_SWEEP_POINTS", 4096)
+"""Plans of one sweep."""
 
 PREFIX_BLOCKS_PER_STEP = 40
 """Cached prompt blocks whose bookkeeping takes about as long as one engine step."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
+from planner import bounds
 from planner.plan import Plan, plan
 from planner.problems import InputError
 from planner.scenario import Scenario, set_path
 
-MAX_POINTS = 4096
 Row = dict[str, Any]
 
 
@@ -73,13 +73,14 @@ def axis(text: str) -> Axis:
 def _range(text: str, parts: list[str]) -> tuple[float, ...]:
     try:
         low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
-        if len(parts) > 4 or (len(parts) == 4 and parts[3] != "log") or not 2 <= count <= MAX_POINTS or not low < high:
+        if len(parts) > 4 or (len(parts) == 4 and parts[3] != "log") or not 2 <= count <= bounds.MAX_SWEEP_POINTS or not low < high:
             raise ValueError
         if len(parts) == 4:
             return tuple(low * (high / low) ** (i / (count - 1)) for i in range(count))
         return tuple(low + (high - low) * i / (count - 1) for i in range(count))
     except (ValueError, IndexError, ZeroDivisionError):
-        raise InputError(f"--axis {text!r}: a range is low:high:count with low < high and 2 to {MAX_POINTS} points, or …:log") from None
+        most = f"2 to {bounds.MAX_SWEEP_POINTS:,} points"
+        raise InputError(f"--axis {text!r}: a range is low:high:count with low < high and {most}, or …:log") from None
 
 
 def _value(text: str) -> Any:
@@ -179,9 +180,10 @@ def sweep(
     """
     if not 1 <= len(axes) <= 2:
         raise InputError(f"a sweep takes one or two axes, not {len(axes)}")
+    points = math.prod(len(a.values) for a in axes)
+    if not 1 <= points <= bounds.MAX_SWEEP_POINTS:
+        raise InputError(f"a sweep has 1 to {bounds.MAX_SWEEP_POINTS:,} points, this one {points:,}; give fewer values")
     grid = [tuple(zip((a.path for a in axes), values, strict=True)) for values in product(*(a.values for a in axes))]
-    if not grid or len(grid) > MAX_POINTS:
-        raise InputError(f"a sweep has 1 to {MAX_POINTS} points, this one {len(grid)}; give fewer values")
     for a in axes:
         set_path(scenario, a.path, _current(scenario, a.path))
     rows = []

@@ -25,7 +25,6 @@ from planner.links.fields import leaves
 from planner.measure import importers, metrics_text
 from planner.measure import rows as measured_rows
 from planner.plan import plan
-from planner.problems import InputError
 from planner.scenario import Scenario, parse, set_path
 from planner.sweep import axis
 from planner.validate import rows as validate_rows
@@ -267,9 +266,3 @@ class TestAnswers:
         assert status in (0, 1, 2)
         if status == 2:
             one_sentence(err.getvalue().removesuffix("\n"))
-
-
-def test_a_limit_that_is_no_number_is_refused(monkeypatch):
-    monkeypatch.setenv("PLANNER_MAX_STEPS_PER_RUN", "many")
-    with pytest.raises(InputError, match="PLANNER_MAX_STEPS_PER_RUN"):
-        bounds._bound("MAX_STEPS_PER_RUN", 1)

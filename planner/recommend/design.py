@@ -38,6 +38,8 @@ class Design:
     answer: Plan | None = None
     """The plan at `holds`."""
     simulated: int = 0
+    steps: int = 0
+    """Engine steps behind the simulations so far."""
     doubted: bool = False
     """Whether a very large fleet was tried."""
 
@@ -78,6 +80,7 @@ class Design:
                 continue
             answer, runs = _decided(with_replicas(with_setting(layout.scenario, setting), replicas))
             self.simulated += runs
+            self.steps += answer.load.metrics.simulation.steps if answer.load else 0
             if strain(answer) <= 1:
                 return answer
             seen = _latest(seen, setting, answer)

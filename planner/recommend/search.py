@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
+from planner import bounds
 from planner.plan import Plan
 from planner.problems import InputError
 from planner.recommend.bounds import Exclusion, bound, fleet_usd_per_hour
@@ -93,7 +94,7 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
     space = space or Space()
     out: list[Exclusion] = []
     queue: list[tuple[float, float, int, Design]] = []
-    order, considered, simulated = count(), 0, 0
+    order, considered, simulated, steps = count(), 0, 0, 0
 
     def push(design: Design) -> None:
         usd = fleet_usd_per_hour(design.judged.layout.scenario, design.replicas) or math.inf
@@ -116,10 +117,12 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
         yield Progress(considered, sum(e.candidates for e in out), simulated, None if best is None else best * HOURS_PER_MONTH)
         if best is not None and (usd > best * (1 + _tie_band(found)) or len(found) >= keep):
             break
+        if steps > bounds.MAX_WORK_PER_SEARCH:
+            break
         heapq.heappop(queue)
-        before = design.simulated
+        simulated, steps = simulated - design.simulated, steps - design.steps
         state = design.settle()
-        simulated += design.simulated - before
+        simulated, steps = simulated + design.simulated, steps + design.steps
         layout = design.judged.layout
         if state == "open":
             push(design)
@@ -142,6 +145,11 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
             reason = f"at least {design.replicas} replicas for ${usd * HOURS_PER_MONTH:,.0f} a month, against {against}"
             stage = "cost" if usd > limit else "not simulated"
             out.append(Exclusion(design.judged.layout.label, reason, stage, len(design.judged.layout.settings)))
+            yield out[-1]
+    else:
+        for _, _, _, design in sorted(queue, key=lambda entry: entry[:3]):
+            reason = f"not reached: the search stopped at its bound of work, after {simulated:,} simulations without a design that holds"
+            out.append(Exclusion(design.judged.layout.label, reason, "not simulated", len(design.judged.layout.settings)))
             yield out[-1]
     ranked = tuple(replace(o, tie=o.usd_per_hour <= found[0].usd_per_hour * (1 + band)) for o in found)
     yield Recommendation(ranked, tuple(out), considered, simulated, band)
