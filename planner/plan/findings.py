@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, isfinite
 
 from planner import traffic
+from planner.metrics import SENT, sent_share
 from planner.plan.deployment import Deployment
 from planner.plan.load import Loaded
 from planner.plan.steady import Steady, prefill_alone_s
@@ -94,6 +95,7 @@ def load_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
         found.append(Problem("unstable", "warning", "workload.request_rate", message, "Lower the rate or simulate more requests."))
     if run.stopped and not load.overloaded:
         found.append(Problem("stopped", "warning", "workload.num_prompts", f"The simulation {run.stopped}.", "Ask for fewer requests."))
+    found += not_steady(load)
     found += bounded(load, scenario)
     found += failures(load)
     share = simulated_share(scenario)
@@ -107,6 +109,15 @@ def load_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
         message = f"the KV cache runs out: {seen.preemptions:,} preemptions over {run.requests:,} requests, each recomputed"
         found.append(Problem("preemptions", "warning", "engine.max_num_seqs", message, "Lower max_num_seqs or give the cache more memory."))
     return found
+
+
+def not_steady(load: Loaded) -> list[Problem]:
+    """Sessions that send less than they should without anything being full: the run is too short for them, or their number is capped."""
+    share = sent_share(load.timelines)
+    if share is None or share >= SENT or load.overloaded:
+        return []
+    message = f"the simulated sessions sent only {share:.0%} of the requests expected of them, so the load is lighter than the one asked for"
+    return [Problem("not_steady", "warning", "workload.num_prompts", message, "Simulate more requests, or fewer turns to a session.")]
 
 
 def bounded(load: Loaded, scenario: Scenario) -> list[Problem]:

@@ -68,7 +68,8 @@ class Loaded:
             return self._whole_runs
         # A stable fleet serves what arrives; the rate that one sample of arrivals happened to have is noise.
         drawn = self.offered_requests_per_s / t.requests_per_s if self.offered_requests_per_s and t.requests_per_s else 1.0
-        factor = drawn if abs(drawn - 1) < SAMPLED and not self.overloaded else 1.0
+        sessions = self.timelines[0].expected_requests is not None
+        factor = drawn if abs(drawn - 1) < SAMPLED and not self.overloaded and not sessions else 1.0
         cached = t.input_tokens_per_s * t.prefix_hit_rate
         return Load(
             duration_s=1.0,
