@@ -116,7 +116,7 @@ def not_steady(load: Loaded) -> list[Problem]:
     share = sent_share(load.timelines)
     if share is None or share >= SENT or load.overloaded:
         return []
-    message = f"the simulated sessions sent only {share:.0%} of the requests expected of them, so the load is lighter than the one asked for"
+    message = f"the simulated sessions sent only {share:.0%} of what is expected of them, so the load is lighter than the one asked for"
     return [Problem("not_steady", "warning", "workload.num_prompts", message, "Simulate more requests, or fewer turns to a session.")]
 
 
