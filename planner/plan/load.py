@@ -122,12 +122,17 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     metrics = whole_fleet(summarize(timelines, slo, mode, api_s, [c.slo for c in scenario.workload.priority_classes]), scenario)
     offered = traffic.of(scenario.workload).request_rate
     found = search_capacity(deployments, scenario, offered, run, api_s) if effort == "full" and offered else None
-    rate = useful_rate(found) if found else None
     each = [promised(t, slo, api_s, mode) for t in timelines]
+    reached_s = {name: sum(seen[name] for seen in each) / len(each) for name in each[0]}
+    rate = useful_rate(found) if found else None
+    if rate and offered:
+        # The replications know the offered rate better than the few runs of a probe do.
+        keeps = not metrics.simulation.overloaded and all(at_s <= getattr(slo, name) for name, at_s in reached_s.items())
+        rate = max(rate, offered) if keeps else min(rate, offered)
     return Loaded(
         metrics=metrics,
         timelines=tuple(timelines),
-        reached_s={name: sum(seen[name] for seen in each) / len(each) for name in each[0]},
+        reached_s=reached_s,
         offered_requests_per_s=offered,
         capacity_requests_per_s=rate,
         utilization=offered / rate if rate and offered else None,
