@@ -2,11 +2,12 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from planner.command import main
+from planner.command import inputs, main, parser
 
 QUICK = ["--quick", "--set", "workload.num_prompts=60"]
 
@@ -90,3 +91,51 @@ def test_listings_print_tables_and_json(capsys: pytest.CaptureFixture[str], word
     assert status == 0
     assert out.strip()
     assert json.loads(run(capsys, *words, "--json")[1])
+
+
+def test_the_commands_of_the_readme_name_what_there_is() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    commands = [
+        line.removeprefix("python -m planner ").split(" #")[0].split()
+        for line in readme.splitlines()
+        if line.startswith("python -m planner ")
+    ]
+    assert len(commands) > 5
+    for words in commands:
+        arguments = parser().parse_args(words)
+        given = getattr(arguments, "scenario", None) or []
+        for name in [given] if isinstance(given, str) else given:
+            inputs.scenario(name, arguments.set)
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys)
+    assert status == 0
+    assert "recommend" in out
+
+
+def test_every_listed_field_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "fields", "--json")
+    rows = json.loads(out)
+    assert status == 0
+    assert {"slo.ttft_s", "model.name", "workload.input_len", "speculative"} <= {row["field"] for row in rows}
+    for row in rows:
+        if not row["field"].startswith(("disaggregation.", "workload.input_len.", "workload.output_len.", "workload.trace.")):
+            inputs.scenario("chat-70b-2xh100", [f"{row['field']}={row['default']}"])
+
+
+@pytest.mark.parametrize("change", ["model=llama-3.1-405b", "model.slug=llama-3.1-405b"])
+def test_a_section_that_is_not_a_field_names_its_fields(capsys: pytest.CaptureFixture[str], change: str) -> None:
+    status, _, err = run(capsys, "plan", "chat-70b-2xh100", "--set", change)
+    assert status == 2
+    assert "total_params" in err
+
+
+def test_a_misspelt_scenario_is_told_before_the_others_are_planned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[object] = []
+    monkeypatch.setattr(sys.modules["planner.plan"], "plan", lambda scenario, **_: planned.append(scenario))
+    status, _, err = run(capsys, "compare", "chat-70b-2xh100", "no-such-preset")
+    assert (status, planned) == (2, [])
+    assert "no-such-preset" in err

@@ -1,20 +1,29 @@
-"""presets, gpus, models, prices: what the catalogue holds."""
+"""presets, fields, gpus, models, prices: what there is to choose from."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from planner import catalog, presets
 from planner.catalog.rental import dated
 from planner.command.output import print_json, print_table
+from planner.scenario import Scenario
+from planner.scenario.docs import descriptions
+from planner.scenario.errors import section_of
 
 
 def add_commands(commands: Any) -> None:
-    """Add the four listings."""
+    """Add the listings."""
     listings = {
         "presets": (show_presets, "shipped scenarios"),
+        "fields": (show_fields, "fields that --set and --axis take, with default and meaning"),
         "gpus": (show_gpus, "accelerators with memory, bandwidth, peaks and sources"),
         "models": (show_models, "models with license and release date"),
         "prices": (show_prices, "rental and list prices with dates"),
@@ -49,6 +58,25 @@ def show_presets(arguments: argparse.Namespace) -> int:
     """List the shipped presets."""
     rows = [{"preset": slug, "name": s.name, "notes": s.notes} for slug, s in presets.all().items()]
     return _show(rows, ["preset", "name"], arguments)
+
+
+def show_fields(arguments: argparse.Namespace) -> int:
+    """List every field of a scenario."""
+    rows = [{"field": path, "default": default, "meaning": meaning} for path, default, meaning in fields(Scenario)]
+    return _show(rows, ["field", "default", "meaning"], arguments)
+
+
+def fields(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """(dotted path, default as JSON, meaning) of every field; a section that may be null or a number has its own row."""
+    said = descriptions(section)
+    for name, field in section.model_fields.items():
+        inner = section_of(field.annotation)
+        default = field.get_default(call_default_factory=True)
+        if field.annotation is not inner:
+            allowed = f" One of {', '.join(map(str, get_args(field.annotation)))}." if get_origin(field.annotation) is Literal else ""
+            yield prefix + name, json.dumps(to_jsonable_python(default, exclude_none=True)), said.get(name, "") + allowed
+        if inner is not None:
+            yield from fields(inner, f"{prefix}{name}.")
 
 
 def show_gpus(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,11 @@ def add_scenario(parser: argparse.ArgumentParser, count: str | None = None) -> N
         "scenario", nargs=count, metavar="SCENARIO", help='preset name, scenario or plan file, link, or "-" for JSON on standard input'
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="PATH=VALUE", help="replace one field, e.g. --set engine.max_num_seqs=64"
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="replace one field, e.g. --set model.name=llama-3.1-405b; `python -m planner fields` lists them; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

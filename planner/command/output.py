@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -20,6 +22,19 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         if i == 0:
             print("  ".join("-" * width for width in widths))
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on a terminal what is under way, and take it back when it is done; piped output and error logs stay clean."""
+    shown_to_somebody = sys.stderr.isatty()
+    if shown_to_somebody:
+        print(f"{what}…", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown_to_somebody:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.command import inputs
-from planner.command.output import print_json, print_table
+from planner.command.output import print_json, print_table, working
 from planner.problems import InputError
 
 
@@ -29,7 +29,9 @@ def run_plan(arguments: argparse.Namespace) -> int:
     """Print or write one plan."""
     from planner.plan import plan
 
-    answer = plan(inputs.scenario(arguments.scenario, arguments.set), effort="quick" if arguments.quick else "full")
+    scenario = inputs.scenario(arguments.scenario, arguments.set)
+    with working("planning"):
+        answer = plan(scenario, effort="quick" if arguments.quick else "full")
     if arguments.out:
         from planner import export
 
@@ -51,6 +53,7 @@ def summary(answer: Any) -> list[str]:
 
     d = answer.to_dict()
     s, memory, roofline, latency, cost = d["scenario"], d["memory"], d["roofline"], d["latency"], d["cost"]
+    floor = cost["floor"]
     lines = [title(answer)]
     if answer.fits:
         lines += [
@@ -69,11 +72,16 @@ def summary(answer: Any) -> list[str]:
         lines.append(
             f"{cell(cost['usd_per_mtok_output'], 'usd').text} per million output tokens and "
             f"{cell(cost['usd_per_mtok_input'], 'usd').text} per million input tokens at this load; "
-            f"floor {cell(cost['floor']['usd_per_mtok_output'], 'usd').text} and {cell(cost['floor']['usd_per_mtok_input'], 'usd').text}"
+            f"always full, it would be {cell(floor['usd_per_mtok_output'], 'usd').text} and {cell(floor['usd_per_mtok_input'], 'usd').text}"
         )
     if cost["usd_per_month"] is not None:
-        lines.append(f"{cell(cost['usd_per_month'], 'usd').text} per month for {cost['gpus']} GPUs")
-    lines += [". ".join(part.rstrip(".") for part in (f"{p['severity']}: {p['message']}", p["remedy"]) if part) for p in d["problems"]]
+        spares = answer.scenario.fleet.spares
+        kept = f", {spares} spare {'replica' if spares == 1 else 'replicas'} included" if spares else ""
+        lines.append(f"{cell(cost['usd_per_month'], 'usd').text} per month for {cost['gpus']} GPUs{kept}")
+    for problem in d["problems"]:
+        remedy = problem["remedy"].strip()
+        parts = (f"{problem['severity']}: {problem['message']}", remedy[:1].upper() + remedy[1:])
+        lines.append(". ".join(part.rstrip(".") for part in parts if part))
     return lines
 
 
@@ -96,7 +104,10 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
     if not 2 <= len(arguments.scenario) <= 4:
         raise InputError(f"compare takes two to four scenarios, not {len(arguments.scenario)}")
-    plans = [plan(inputs.scenario(text, arguments.set), effort="quick" if arguments.quick else "full") for text in arguments.scenario]
+    # All of them are read first: a misspelt last one must not cost the time of the others.
+    scenarios = [inputs.scenario(text, arguments.set) for text in arguments.scenario]
+    with working("planning"):
+        plans = [plan(scenario, effort="quick" if arguments.quick else "full") for scenario in scenarios]
     if arguments.json:
         print_json([p.to_dict() for p in plans])
         return 0

@@ -9,6 +9,7 @@ from typing import Any
 from planner.command import inputs
 from planner.command.output import plain, print_json, print_table, shown
 from planner.problems import InputError
+from planner.scenario.base import LARGEST
 
 
 def add_commands(commands: Any) -> None:
@@ -57,7 +58,10 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     columns = [
         *(a.path for a in axes), "meets_slo", "ttft_slo_s", "tpot_slo_s", "output_tokens_per_s", "usd_per_mtok_output", "problems"
     ]  # fmt: skip
-    print_table(columns, ([shown(row.get(c)) for c in columns] for row in found.rows))
+    percentile = f"p{scenario.slo.percentile}"
+    words = {"meets_slo": "keeps promise", "ttft_slo_s": f"TTFT {percentile} s", "tpot_slo_s": f"TPOT {percentile} s",
+             "output_tokens_per_s": "output tokens/s", "usd_per_mtok_output": "USD/M output"}  # fmt: skip
+    print_table([words.get(c, c) for c in columns], ([shown(row.get(c)) for c in columns] for row in found.rows))
     return 0
 
 
@@ -77,7 +81,7 @@ def run_recommend(arguments: argparse.Namespace) -> int:
     prices = dict(_price(text) for text in arguments.price)
     space = rec.Space(
         gpus=_split(arguments.gpus),
-        tensor_parallel_sizes=tuple(int(n) for n in _split(arguments.tensor_parallel)),
+        tensor_parallel_sizes=tuple(_size(n) for n in _split(arguments.tensor_parallel)),
         speculative=(None,) if arguments.no_speculation else (),
         disaggregation=(None,) if arguments.no_split else rec.Space().disaggregation,
         usd_per_gpu_hour=prices,
@@ -89,14 +93,28 @@ def run_recommend(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(plain(last) | {"options": [_option(o) for o in last.options]})
         return 0
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr)
     print(f"{last.considered:,} candidates considered, {last.simulated} simulations")
-    columns = ["design", "replicas", "GPUs", "USD/month", "worst promise", "margin", "tie", "max_num_seqs", "max_num_batched_tokens"]
+    columns = [
+        "design",
+        "replicas",
+        "GPUs, spares too",
+        "USD/month",
+        "worst promise",
+        "margin",
+        "as good",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+    ]
     rows = []
     for o in last.options:
         engine = o.scenario.engine
         rows.append([o.label, o.replicas, o.gpus, f"{o.usd_per_month:,.0f}", o.binding, f"{1 - o.strain:.0%}", shown(o.tie),
                      engine.max_num_seqs, engine.max_num_batched_tokens])  # fmt: skip
     print_table(columns, rows)
+    if any(o.tie for o in last.options):
+        print(f"as good: the bill is within {last.tie_band:.0%} of the cheapest, which is no better known than that")
     for note in dict.fromkeys(note for o in last.options for note in o.notes):
         print(f"note: {note}")
     if arguments.exclusions or not last.options:
@@ -104,12 +122,21 @@ def run_recommend(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _size(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:5]) <= 1024:
+        raise InputError(f"--tensor-parallel {text!r}: give whole numbers from 1 to 1024, for example 1,2,4,8")
+    return int(text)
+
+
 def _price(text: str) -> tuple[str, float]:
     gpu, _, usd = text.partition("=")
     try:
-        return gpu.strip(), float(usd)
+        value = float(usd)
     except ValueError:
-        raise InputError(f"--price {text!r}: write GPU=USD, for example h100-sxm=2.50") from None
+        value = -1.0
+    if not 0 <= value <= LARGEST:
+        raise InputError(f"--price {text!r}: write GPU=USD, for example h100-sxm=2.50")
+    return gpu.strip(), value
 
 
 def _option(option: Any) -> dict[str, Any]:

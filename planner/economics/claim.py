@@ -119,7 +119,9 @@ def _rate(scenario: Scenario, claim: Claim) -> float:
         return claim.output_tokens_per_s
     hourly = claim.usd_per_gpu_hour if claim.usd_per_gpu_hour is not None else scenario.price.usd_per_gpu_hour
     if not claim.usd_per_mtok_output or not hourly:
-        raise InputError("claim: give a rate (output_tokens_per_s), or usd_per_mtok_output with usd_per_gpu_hour")
+        raise InputError(
+            "claim: give a rate (output_tokens_per_s; --tokens-per-s on the command line), or usd_per_mtok_output with usd_per_gpu_hour"
+        )
     return hourly * scenario.parallel.gpus / HOUR_S / claim.usd_per_mtok_output * MTOK
 
 

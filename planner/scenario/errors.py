@@ -47,6 +47,11 @@ def nearest(path: str, model: type[BaseModel]) -> str | None:
     return same_name[0] if same_name else next(iter(difflib.get_close_matches(path, paths, n=1, cutoff=0.5)), None)
 
 
+def _children(section: str, model: type[BaseModel]) -> list[str]:
+    """The dotted paths directly inside a section."""
+    return [p for p in known_paths(model) if p.rpartition(".")[0] == section] if section else []
+
+
 def shown(value: object) -> str:
     """A value cut to a length that fits into a sentence."""
     text = repr(value)
@@ -60,13 +65,22 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     path = dotted(first["loc"])
     if first["type"] == "extra_forbidden":
         near = nearest(path, model)
-        hint = f"; did you mean {near}?" if near else "; it is not part of a scenario, remove it"
+        section = path.rpartition(".")[0]
+        if near and near == section:
+            hint = f"; {section} has {', '.join(p.removeprefix(section + '.') for p in _children(section, model))}"
+        else:
+            hint = f"; did you mean {near}?" if near else "; it is not part of a scenario, remove it"
         return f"{shown(path)[1:-1]} is not a known field{hint}"
     # A union tells one error per branch; the branch that looked deepest is the one that was meant.
     same = [e for e in errors if dotted(e["loc"]).startswith(path)]
     told = max(same, key=lambda e: (isinstance(e["input"], dict) and e["type"] == "value_error", len(e["loc"])))
     elsewhere = len({dotted(e["loc"]) for e in errors} - {dotted(e["loc"]) for e in same})
     more = f" ({elsewhere} more)" if elsewhere else ""
+    section = dotted(told["loc"])
+    if told["type"] == "model_type" and (fields := _children(section, model)):
+        return (
+            f"{section} = {shown(told['input'])} cannot be used: {section} is a section, set one of its fields: {', '.join(fields)}{more}"
+        )
     message = told["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
     return f"{dotted(told['loc']) or 'scenario'} = {shown(told['input'])} cannot be used: {message}{more}".replace("\n", " ")
 
