@@ -24,8 +24,8 @@ MAX_STEPS_PER_RUN = _bound("MAX_STEPS_PER_RUN", 400_000)
 MAX_REQUESTS_PER_RUN = _bound("MAX_REQUESTS_PER_RUN", 5_000)
 """Requests that a planning run is stretched to, so that it outlasts its own warm-up."""
 
-MOST_REQUESTS_PER_RUN = _bound("MOST_REQUESTS_PER_RUN", 100_000)
-"""Requests of one run, whatever the scenario asks for; about 2 s to draw, admit and write down."""
+MOST_REQUESTS_PER_RUN = _bound("MOST_REQUESTS_PER_RUN", 50_000)
+"""Requests of one run, whatever the scenario asks for; 2 to 4 s."""
 
 MAX_KEYED_BLOCKS_PER_RUN = _bound("MAX_KEYED_BLOCKS_PER_RUN", 10_000_000)
 """Prompt blocks of one run that are looked up in the prefix cache; about 2 s."""

@@ -6,6 +6,7 @@ CI gives the doors the same few thousand inputs every time. A long run with fres
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -19,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import architecture, bounds, export, links, presets, traces
-from planner.command import main
+from planner.command import main, parser
 from planner.command.inputs import json_or_text
 from planner.links.fields import leaves
 from planner.measure import importers, metrics_text
@@ -265,4 +266,37 @@ class TestAnswers:
             status = door("command lines", main, line)
         assert status in (0, 1, 2)
         if status == 2:
-            one_sentence(err.getvalue().removesuffix("\n"))
+            for line in err.getvalue().splitlines():  # what a link could not use, then what is wrong
+                one_sentence(line)
+
+
+OPTIONS = {
+    "breakeven": ["chat-70b-2xh100"],
+    "week": ["chat-70b-2xh100"],
+    "seats": ["chat-70b-2xh100", "--requests-per-minute", "5"],
+    "batch": ["overnight-batch-8b", "--documents", "1000", "--hours", "1"],
+    "claim": ["--model", "llama-3.1-8b", "--gpu", "h100-sxm"],
+    "drill": ["chat-70b-2xh100"],
+    "prefixes": ["mooncake-conversation"],
+    "sweep": ["chat-70b-2xh100", "--axis", "workload.request_rate=1,2"],
+    "sensitivity": ["chat-70b-2xh100", "--no-flips"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_small_runs")
+@pytest.mark.parametrize("name", OPTIONS)
+def test_numbers_on_the_command_line(name):
+    """Every option that takes a number, given one that is none, too small, too large or of the wrong sign."""
+    known = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)).choices[name]
+    options = [a.option_strings[0] for a in known._actions if a.type in (float, int)]
+    assert options
+    for option in options:
+        for value in ("nan", "-inf", "-1", "0", "1e-300", "1e15", "1000000000", "9" * 400, "x", ""):
+            out, err = io.StringIO(), io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                status = door("numbers on the command line", main, [name, *OPTIONS[name], f"{option}={value}"])
+            assert status in (0, 1, 2), (option, value)
+            assert not {"nan", "inf", "-inf"} & set(out.getvalue().lower().split()), (option, value)
+            for line in err.getvalue().splitlines():
+                one_sentence(line)

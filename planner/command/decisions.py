@@ -157,11 +157,11 @@ def run_week(arguments: argparse.Namespace) -> int:
 
 def run_sensitivity(arguments: argparse.Namespace) -> int:
     """Print the tornado and the flips."""
-    from planner.economics import sensitivity
+    from planner.economics import breakeven, sensitivity
     from planner.plan import plan
     from planner.sweep import spread
 
-    case = sensitivity.Case(inputs.scenario(arguments.scenario, arguments.set), peak_to_mean=arguments.peak_to_mean)
+    case = sensitivity.Case(inputs.scenario(arguments.scenario, arguments.set), peak_to_mean=breakeven.checked_peak(arguments.peak_to_mean))
     now = sensitivity.outcome(case)
     wrong = spread(plan(case.scenario, "quick"), "tpot")
     band = None if wrong is None else (1 - wrong, 1 + wrong)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from planner.problems import InputError
 from planner.units import DAY_S
 
 HOURS_PER_DAY = 24
@@ -60,7 +61,17 @@ def step(
 
 def replica_requests_per_day(capacity_requests_per_s: float, peak_to_mean: float, target_utilization: float = 1.0) -> float:
     """Requests a day that one replica carries when the busiest moment is `peak_to_mean` times the day's mean."""
-    return capacity_requests_per_s * target_utilization / peak_to_mean * DAY_S
+    return capacity_requests_per_s * target_utilization / checked_peak(peak_to_mean) * DAY_S
+
+
+MOST_PEAK = 1000.0
+
+
+def checked_peak(peak_to_mean: float) -> float:
+    """The ratio, or InputError: the busiest moment is never below the mean."""
+    if not 1 - 1e-9 <= peak_to_mean <= MOST_PEAK:
+        raise InputError(f"peak_to_mean: {peak_to_mean:g} is not the busiest moment over the mean; give 1 to {MOST_PEAK:g}")
+    return peak_to_mean
 
 
 def break_even(steps: Sequence[Step]) -> float | None:

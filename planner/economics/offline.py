@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from planner.problems import InputError
 from planner.units import HOUR_S, MTOK
 
 Z_95 = 1.645
+MOST_REPLICAS = 10**7
 """One-sided 95 % of a normal distribution."""
 
 
@@ -75,8 +77,14 @@ def finish(
 
 def fewest_replicas(job: Job, documents_per_s: float, usd_per_replica_hour: float, **interruptions: float) -> Finish:
     """The smallest fleet that ends on time in 19 runs of 20."""
-    replicas = max(1, math.ceil(job.documents / documents_per_s / job.window_s))
+    least = job.documents / documents_per_s / job.window_s
+    replicas = max(1, math.ceil(min(least, MOST_REPLICAS)))
     while not (ended := finish(job, replicas, documents_per_s, usd_per_replica_hour, **interruptions)).on_time:
+        if replicas >= MOST_REPLICAS:
+            raise InputError(
+                f"hours: {job.window_s / HOUR_S:g} are too few even for {MOST_REPLICAS:,} replicas: starting and lost work alone take "
+                "longer, or there are too many documents; give more hours"
+            )
         replicas += max(1, replicas // 100)
     return ended
 

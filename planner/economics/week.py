@@ -11,6 +11,10 @@ import numpy as np
 from planner.problems import InputError
 from planner.units import HOUR_S, HOURS_PER_WEEK, MINUTE_S
 
+MOST_BURST_CV = 100.0
+LEAST_BURST_CV = 1e-6
+"""Below it nothing scatters."""
+
 
 def rates_by_minute(hourly_shares: Sequence[float], mean_rate: float, burst_cv: float = 0.0, seed: int = 0) -> np.ndarray:
     """Requests/s in every minute of a week whose hours have these shares (any scale) and this mean.
@@ -26,7 +30,9 @@ def rates_by_minute(hourly_shares: Sequence[float], mean_rate: float, burst_cv: 
     middles = (np.arange(HOURS_PER_WEEK) + 0.5) * (HOUR_S // MINUTE_S)
     minutes = np.arange(HOURS_PER_WEEK * HOUR_S // MINUTE_S) + 0.5
     rates = np.interp(minutes, middles, shares, period=len(minutes))
-    if burst_cv > 0:
+    if not 0 <= burst_cv <= MOST_BURST_CV:
+        raise InputError(f"burst_cv: {burst_cv:g} is not a scatter from 0 to {MOST_BURST_CV:g}")
+    if burst_cv > LEAST_BURST_CV:
         shape = 1 / burst_cv**2
         rates = rates * np.random.default_rng(seed).gamma(shape, 1 / shape, len(rates))
     return rates * (mean_rate / rates.mean())
