@@ -1,6 +1,7 @@
 """Every page under AppTest, in every state; hostile links; presets; what a plan that does not run must not show."""
 
 import json
+import re
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -175,3 +176,33 @@ def test_pages_stay_small(request):
         source = file.read_text()
         assert "unsafe_allow_html" not in source
         assert "st.html(" not in source
+
+
+def test_half_busy_time_doubles_the_price_of_a_token():
+    said = texts(page("lessons", lesson="price"))
+    full, half = re.search(r"and \$([\d.]+) in a batch of \d+; at 50 % busy that is \$([\d.]+)\. Price", said).groups()
+    assert float(half) == pytest.approx(2 * float(full), rel=0.02)
+
+
+def test_a_pasted_config_is_not_called_by_the_name_of_the_model_before():
+    at = page("plan")
+    at.text_area(key="config_text").set_value(CONFIG).run()
+    assert "your own qwen2 in bf16" in texts(at)
+    assert "llama-3.1-8b" not in texts(at)
+    at.text_area(key="config_text").set_value("").run()
+    assert "llama-3.1-8b in bf16" in texts(at)
+
+
+CONFIG = json.dumps(
+    {
+        "model_type": "qwen2",
+        "hidden_size": 896,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "intermediate_size": 4864,
+        "vocab_size": 151936,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": True,
+    }
+)

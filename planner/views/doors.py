@@ -32,6 +32,12 @@ def setting() -> None:
         st.session_state["add_setting"] = None
 
 
+def _label(config: dict[str, object]) -> str:
+    """What to call the model of a pasted config.json: where it came from, if it says so, or its kind."""
+    said = str(config.get("_name_or_path") or "").strip("/ ").rpartition("/")[2]
+    return (said or f"your own {config.get('model_type') or 'model'}")[:80]
+
+
 def config() -> None:
     from planner import architecture
     from planner.links.packing import parse_object
@@ -40,7 +46,9 @@ def config() -> None:
     here = state.scenario()
     try:
         config = FrozenJson(parse_object(text, "a config.json")) if text else None
-        model = here.model.model_copy(update={"hf_config": config, "total_params": None} | ({} if config else {"name": "llama-3.1-8b"}))
+        # Its own label: the catalogue's name would put another model's title and list prices beside these figures.
+        name = _label(config.value) if config else "llama-3.1-8b"
+        model = here.model.model_copy(update={"hf_config": config, "total_params": None, "name": name})
         architecture.of(model)
     except (InputError, ValueError) as error:
         st.session_state["door_messages"] = [f"This config.json cannot be used: {error}"]

@@ -13,7 +13,7 @@ from planner.plan import Deployment, Steady, steady
 from planner.plan import deployment as deployments
 from planner.scenario import Scenario, set_path
 from planner.views import components, plans
-from planner.views.charts import Ink, Spec, simple
+from planner.views.charts import Ink, Spec, simple, steps
 from planner.views.text import digits, percent, seconds, usd
 
 Answer = tuple[Spec, str]
@@ -68,11 +68,10 @@ def _decode_step(s: Scenario, ink: Ink) -> Answer:
         return simple.bars(
             [{"name": f"{tp} GPUs", "value": 0, "text": "does not fit"}], "ms", ink
         ), f"{s.model.name} does not fit on {tp} GPUs."
-    parts = ("memory", "compute", "link", "launch", "host", "draft")
     rows = [
         {"name": f"{n} GPU{'s' if n > 1 else ''}", "part": part, "value": total * 1e3, "text": seconds(total)}
         for n, answer in found.items()
-        for part in parts
+        for part in steps.BOUNDS
         if (total := sum(t.seconds for t in answer.terms if t.phase in ("decode", "step") and t.bound == part))
     ]
     here = found[tp]
@@ -82,7 +81,9 @@ def _decode_step(s: Scenario, ink: Ink) -> Answer:
         f"{percent(reading / here.decode_step_s)} of it reading memory: "
         f"{digits(1 / here.decode_step_s)} tokens a second is the most that one user can get."
     )
-    return simple.stacked(rows, "milliseconds of one step at batch 1", parts, ink), takeaway
+    parts = [part for part in steps.BOUNDS if any(row["part"] == part for row in rows)]
+    colours = [steps.BOUND_COLOURS[steps.BOUNDS.index(part)] for part in parts]
+    return simple.stacked(rows, "milliseconds of one step at batch 1", parts, ink, colours), takeaway
 
 
 def _batching(s: Scenario, ink: Ink) -> Answer:
@@ -245,14 +246,13 @@ def _price(s: Scenario, ink: Ink) -> Answer:
     busy = st.slider("Share of the paid time that is busy, %", 5, 100, 50, 5, key="lesson.busy", bind="query-params")
     rows, found = [], {}
     for n in BATCHES:
-        full, part = at_batch(s, n, price__utilization=1.0), at_batch(s, n, price__utilization=busy / 100)
-        for name, answer in (("always busy", full), (f"{busy} % busy", part)):
-            price = (
-                next((r.usd_per_mtok_output for r in answer.batch_table if r.batch == n), None) if answer and answer.batch == n else None
-            )
+        answer = at_batch(s, n)
+        price = next((r.usd_per_mtok_output for r in answer.batch_table if r.batch == n), None) if answer and answer.batch == n else None
+        # The prices of the batch table are those of a replica that is never idle.
+        for name, share in {"always busy": 1.0, f"{busy} % busy": busy / 100}.items():
             if price:
-                found[n, name] = price
-                rows.append({"x": n, "y": price, "series": name})
+                found[n, name] = price / share
+                rows.append({"x": n, "y": price / share, "series": name})
     if not rows:
         return simple.bars([], "", ink), "This GPU has no known price: type one in the sidebar."
     most = max(n for n, _ in found)

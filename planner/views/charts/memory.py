@@ -63,8 +63,14 @@ def bar(plan: dict[str, Any], ink: Ink) -> Spec:
             "tooltip": [{"field": "part", "title": "Part"}, {"field": "gb", "title": "GB per GPU", "format": ".3~g"}],
         },
     }
-    limit = {"mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "color": ink.text}, "encoding": {"x": {"datum": end}}}
+    limit = {
+        "data": {"values": [{}]},
+        "mark": {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "color": ink.text},
+        "encoding": {"x": {"datum": end}},
+    }
     label = {
+        # One row of its own: over the parts the same words would be drawn once for each, on top of each other.
+        "data": {"values": [{}]},
         "mark": {"type": "text", "align": "right", "dx": -5, "dy": -22, "color": ink.text},
         "encoding": {"x": {"datum": end}, "text": {"value": f"{gigabytes(end * 1e9)} on one GPU"}},
     }

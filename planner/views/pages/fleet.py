@@ -41,6 +41,10 @@ def render() -> None:
                 body(found, plan, scenario)
 
 
+def _replicas(count: int) -> str:
+    return f"{count:,} replica{'' if count == 1 else 's'}"
+
+
 def _answer(found: weeks.Fleet, scenario: Scenario) -> None:
     static, scaled, one = found.static, found.scaled, found.capacity
     how = "simulated" if one.simulated else "closed form, the simulated figure follows"
@@ -49,7 +53,7 @@ def _answer(found: weeks.Fleet, scenario: Scenario) -> None:
         plain(
             f"One replica carries {rate(one.requests_per_s, 'requests/s')} within the promise ({how}). "
             "Sized for the peak of the week that takes "
-            f"{static.peak_replicas} replicas, {percent(static.busy)} busy; autoscaling pays for "
+            f"{_replicas(static.peak_replicas)}, {percent(static.busy)} busy; autoscaling pays for "
             f"{digits(scaled.mean_replicas)} on average, "
             f"{percent(saved)} less, and {percent(scaled.missed_share)} of requests meet a fleet that is still starting."
         )
@@ -59,7 +63,7 @@ def _answer(found: weeks.Fleet, scenario: Scenario) -> None:
             Card(
                 "Static, per month",
                 usd(static.usd_per_month),
-                f"{static.peak_replicas} replicas",
+                _replicas(static.peak_replicas),
                 "Sized for the busiest minute at the target utilization, spares included.",
             ),
             Card(

@@ -19,7 +19,7 @@ def render() -> None:
     st.title("How does serving work?", anchor=False)
     st.caption(
         plain(
-            f"Eight stops, each with one control and one sentence, computed for {scenario.model.name} on "
+            f"Eight stops, each with one control and one sentence, and five broken systems, computed for {scenario.model.name} on "
             f"{scenario.hardware.gpu} as set in the sidebar."
         )
     )
