@@ -184,6 +184,9 @@ def confidence(plan: Json) -> None:
     """Grade, error bands and the nearest measured configurations."""
     found = plan["confidence"] or {}
     grade = found.get("grade")
+    if found.get("fidelity") == "textbook":
+        st.markdown("Textbook arithmetic is exact for what it leaves out: it has no error band. The calibrated level has one.")
+        return
     meaning = {"A": "a measured neighbour", "B": "measurements of the same family", "C": "no measurement near it: extrapolated"}
     st.markdown(
         f"Grade **{grade}**: {meaning[grade]}."
@@ -195,6 +198,8 @@ def confidence(plan: Json) -> None:
         components.table(rows, "Error bands of the plan's mean figures: four of five measurements fall within")
     nearest = found.get("nearest_measured") or []
     if nearest:
+        last = ("source", "date", "id")
+        nearest = [{k: row[k] for k in sorted(row, key=lambda k: k in last)} for row in nearest]
         components.table(
             [{k: digits(v) if isinstance(v, float) else str(v) for k, v in row.items()} for row in nearest],
             "Nearest measured configurations and the error on them",

@@ -16,6 +16,7 @@ from planner import plan
 from planner.plan import Plan
 from planner.problems import InputError
 from planner.scenario import Scenario
+from planner.views.text import plain
 
 Json = dict[str, Any]
 KEPT = 256
@@ -47,6 +48,13 @@ class Refiner:
         with self._lock:
             future = self._asked.get(scenario)
         return future.result() if future and future.done() and not future.cancelled() and not future.exception() else None
+
+    def failure(self, scenario: Scenario) -> str:
+        """Why the full plan could not be made, in a word; empty when nothing went wrong."""
+        with self._lock:
+            future = self._asked.get(scenario)
+        error = future.exception() if future and future.done() and not future.cancelled() else None
+        return type(error).__name__ if error else ""
 
     def ask(self, scenario: Scenario) -> bool:
         """Have the full plan computed; whether it is finished, well or badly."""
@@ -98,4 +106,8 @@ def refine(scenario: Scenario) -> None:
         st.session_state["refining"] = scenario
     elif refiner().ask(scenario) and refiner().ready(scenario):
         st.rerun()  # not control flow: the fragment's only way to tell the page that its figures have arrived
-    st.caption("Estimate from one run of the simulator. Repeated runs and the capacity search are under way…")
+    if failure := refiner().failure(scenario):
+        what = f"Repeated runs and the capacity search failed on this server ({failure})."
+        st.caption(plain(f"Estimate from one run of the simulator. {what}"))
+    else:
+        st.caption("Estimate from one run of the simulator. Repeated runs and the capacity search are under way…")

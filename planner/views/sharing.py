@@ -55,6 +55,9 @@ def body(plan: dict[str, Any], scenario: Scenario) -> None:
     name = presets.slug(scenario.name or f"{scenario.model.name}-{scenario.hardware.gpu}")
     st.markdown("**Capacity plan**, made on click with its what-ifs")
     for kind, label in DOCUMENTS.items():
+        if lacking := export.missing(kind):
+            st.caption(plain(f"{label}: needs the package {lacking}, which this server lacks."))
+            continue
         build = partial(_document, scenario, kind)
         st.download_button(
             label, data=build, file_name=f"{name}.{kind}", mime=export.KINDS[kind], on_click="ignore", width="stretch", key=f"export.{kind}"

@@ -45,7 +45,9 @@ def badges(plan: dict[str, Any]) -> list[Badge]:
     if "unstable" in found and "overloaded" not in found:
         shown.append(Badge("Unstable", "orange", ":material/warning:"))
     grade = (plan["confidence"] or {}).get("grade")
-    if grade:
+    if plan["scenario"]["fidelity"] == "textbook":
+        shown.append(Badge("Textbook arithmetic", "gray", ":material/school:"))
+    elif grade:
         shown.append(
             Badge(f"Confidence {grade}", "orange" if grade == "C" else "gray", ":material/verified:" if grade == "A" else ":material/help:")
         )

@@ -24,7 +24,7 @@ def terms(plan: dict[str, Any], phase: str, ink: Ink) -> Spec:
         "encoding": {
             "y": down,
             "x": across,
-            "color": {"field": "bound", "type": "nominal", "scale": categories(BOUNDS, BOUND_COLOURS)},
+            "color": {"field": "bound", "type": "nominal", "scale": bounds_scale(rows)},
             "tooltip": [{"field": "name", "title": "Kernel"}, {"field": "time", "title": "Time"}, {"field": "bound", "title": "Bound by"}],
         },
     }
@@ -34,6 +34,12 @@ def terms(plan: dict[str, Any], phase: str, ink: Ink) -> Spec:
         "encoding": {"y": down, "x": {"field": "ms", "type": "quantitative"}, "text": {"field": "label"}},
     }
     return base(rows, 70 + 26 * max(len(names), 1), ink) | {"layer": [bars, text]}
+
+
+def bounds_scale(rows: Rows) -> Spec:
+    """Colours of the bounds that occur, each always the same."""
+    seen = [bound for bound in BOUNDS if any(row["bound"] == bound for row in rows)]
+    return categories(seen, [BOUND_COLOURS[BOUNDS.index(bound)] for bound in seen] or BOUND_COLOURS)
 
 
 def term_rows(plan: dict[str, Any], phase: str) -> list[dict[str, Any]]:
