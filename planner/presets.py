@@ -98,8 +98,13 @@ def save(name: str, scenario: Scenario, folder: Path = FOLDER, replace: bool = F
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".part", delete=False) as file:
-            file.write(to_text(scenario))
-        os.replace(file.name, path)
+            try:
+                file.write(to_text(scenario))
+                file.close()
+                os.replace(file.name, path)
+            except OSError:
+                os.unlink(file.name)
+                raise
     except OSError as error:
         raise InputError(f"preset {name!r} cannot be saved in {folder.name}/: {error.strerror}") from error
     return path

@@ -31,6 +31,8 @@ class Sweep:
     axes: tuple[Axis, ...]
     rows: tuple[Row, ...]
     """Axis values by path, then the figures of `figures`."""
+    missing: int = 0
+    """Points that were not reached because the user stopped the sweep."""
 
     def grid(self, figure: str) -> list[list[Any]]:
         """A figure over two axes: one list per value of the first."""
@@ -186,12 +188,16 @@ def sweep(
     grid = [tuple(zip((a.path for a in axes), values, strict=True)) for values in product(*(a.values for a in axes))]
     for a in axes:
         set_path(scenario, a.path, _current(scenario, a.path))
-    rows = []
-    for row in _run(backend, n_jobs, measure, [(scenario, changes, effort) for changes in grid]):
-        rows.append(row)
-        if progress:
-            progress(len(rows), len(grid))
-    return Sweep(tuple(axes), tuple(rows))
+    rows: list[Row] = []
+    try:
+        for row in _run(backend, n_jobs, measure, [(scenario, changes, effort) for changes in grid]):
+            rows.append(row)
+            if progress:
+                progress(len(rows), len(grid))
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    return Sweep(tuple(axes), tuple(rows), missing=len(grid) - len(rows))
 
 
 def _current(scenario: Scenario, path: str) -> Any:
@@ -207,7 +213,10 @@ def _run(backend: str | None, n_jobs: int, call: Callable[..., Row], jobs: list[
     if backend is None and n_jobs == 1:
         yield from (call(*job) for job in jobs)
         return
-    import joblib
+    try:
+        import joblib
+    except ImportError as error:
+        raise InputError("several processes need the package joblib; run `pip install joblib`, or leave --jobs out") from error
 
     if backend == "ray":
         _register_ray()

@@ -6,6 +6,7 @@ Exit status 0 means answered, 1 a check that did not pass, 2 wrong input with on
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import math
 import os
@@ -84,9 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"this needs the package {error.name}, which is not installed; run `pip install -r requirements.txt`", file=sys.stderr)
         return 2
     except OSError as error:
-        if error.filename is None and not sys.stdout.closed:
+        if error.filename is None:
             # Pointing stdout elsewhere keeps the interpreter's own flush quiet, on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            with contextlib.suppress(io.UnsupportedOperation):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader (head, less) has what it wanted
             return 0
         print(f"{error.filename or 'output'}: {error.strerror or error}; choose a path that can be read and written", file=sys.stderr)

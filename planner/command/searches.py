@@ -52,9 +52,12 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     found = sweep(scenario, axes, "full" if arguments.full else "quick", arguments.backend, arguments.jobs)
     if client is not None:
         client.close()
+    status = 130 if found.missing else 0
+    if found.missing:
+        print(f"stopped: {len(found.rows):,} of {len(found.rows) + found.missing:,} points; these follow", file=sys.stderr)
     if arguments.json:
-        print_json({"axes": plain(found.axes), "rows": list(found.rows), "knee": found.knee()})
-        return 0
+        print_json({"axes": plain(found.axes), "rows": list(found.rows), "knee": found.knee(), "missing": found.missing})
+        return status
     columns = [
         *(a.path for a in axes), "meets_slo", "ttft_slo_s", "tpot_slo_s", "output_tokens_per_s", "usd_per_mtok_output", "problems"
     ]  # fmt: skip
@@ -62,7 +65,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     words = {"meets_slo": "keeps promise", "ttft_slo_s": f"TTFT {percentile} s", "tpot_slo_s": f"TPOT {percentile} s",
              "output_tokens_per_s": "output tokens/s", "usd_per_mtok_output": "USD/M output"}  # fmt: skip
     print_table([words.get(c, c) for c in columns], ([shown(row.get(c)) for c in columns] for row in found.rows))
-    return 0
+    return status
 
 
 def _connect(address: str) -> Any:
@@ -87,12 +90,25 @@ def run_recommend(arguments: argparse.Namespace) -> int:
         usd_per_gpu_hour=prices,
     )
     last: Any = None
-    for last in rec.recommend(scenario, space):
-        if isinstance(last, rec.Progress) and sys.stderr.isatty():
-            print(f"\r{last.excluded:,} of {last.considered:,} out, {last.simulated} simulated", end="", file=sys.stderr)
+    status = 0
+    seen: list[rec.Event] = []
+    try:
+        for last in rec.recommend(scenario, space):
+            if not isinstance(last, rec.Progress):
+                seen.append(last)
+            elif sys.stderr.isatty():
+                print(f"\r{last.excluded:,} of {last.considered:,} out, {last.simulated} simulated", end="", file=sys.stderr)
+    except KeyboardInterrupt:
+        options = sorted((e for e in seen if isinstance(e, rec.Option)), key=lambda o: o.usd_per_month)
+        if not options:
+            raise
+        status = 130
+        print("stopped before the end of the search: these keep the promise, cheaper ones may exist", file=sys.stderr)
+        out = tuple(e for e in seen if isinstance(e, rec.Exclusion))
+        last = rec.Recommendation(tuple(options), out, len(seen), len(options), 0.0)
     if arguments.json:
         print_json(plain(last) | {"options": [_option(o) for o in last.options]})
-        return 0
+        return status
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     print(f"{last.considered:,} candidates considered, {last.simulated} simulations")
@@ -119,7 +135,7 @@ def run_recommend(arguments: argparse.Namespace) -> int:
         print(f"note: {note}")
     if arguments.exclusions or not last.options:
         print_table(["out", "candidates", "why"], ([e.label, e.candidates, e.reason] for e in last.exclusions))
-    return 0
+    return status
 
 
 def _size(text: str) -> int:

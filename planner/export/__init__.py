@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ KINDS = {
     "zip": "application/zip",
 }
 """File endings and their media types."""
+NEEDS = {"html": ("jinja2",), "xlsx": ("xlsxwriter",)}
+"""Packages without which a format cannot be made."""
 MOST_REQUESTS = 1000
 
 __all__ = ["KINDS", "Cover", "Extras", "Restored", "build", "document", "extras_of", "read", "write"]
@@ -41,6 +44,11 @@ def build(plan: Any, kind: str, extras: Extras | None = None, cover: Cover | Non
     if kind not in KINDS:
         raise InputError(f"{kind!r} is no format of ours; use one of {', '.join(KINDS)}")
     return render(document(as_json(plan), extras_of(plan) if extras is None else extras, cover), kind)
+
+
+def missing(kind: str) -> str:
+    """The package that a format lacks on this machine, or an empty string."""
+    return next((name for name in NEEDS.get(kind, ()) if find_spec(name) is None), "")
 
 
 def render(made: Any, kind: str) -> bytes:

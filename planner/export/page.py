@@ -30,7 +30,10 @@ def html(document: Document) -> bytes:
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise InputError("HTML needs the package jinja2; run `pip install jinja2`, or export Markdown, CSV or JSON") from error
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -12,6 +12,7 @@ from planner.export.extras import REQUEST_COLUMNS
 from planner.export.figures import ABSENT, UNITS, Cell
 from planner.export.sections.evidence import flat, text_of
 from planner.export.tables import columns
+from planner.problems import InputError
 
 MOST_CELL_CHARACTERS = 32_000
 """Excel holds 32,767 in a cell."""
@@ -29,7 +30,10 @@ MOST_WIDTH = 60
 
 def xlsx(document: Document) -> bytes:
     """The workbook's bytes, the same for the same document."""
-    import xlsxwriter
+    try:
+        import xlsxwriter
+    except ImportError as error:
+        raise InputError("XLSX needs the package xlsxwriter; run `pip install xlsxwriter`, or export CSV, Markdown or JSON") from error
 
     buffer = io.BytesIO()
     book = xlsxwriter.Workbook(buffer, OPTIONS)

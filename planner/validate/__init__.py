@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.problems import InputError
 from planner.validate.points import Point, measured_points
 from planner.validate.predict import Prediction, predict
 from planner.validate.recalibrate import recalibrate
@@ -45,7 +46,10 @@ def score(rows: Iterable[Row], configs: Path | None = None, fidelity: str = "cal
     """The same for rows in memory. With more than one process, rows are shared out in chunks."""
     rows = list(rows)
     if processes > 1:
-        from joblib import Parallel, delayed
+        try:
+            from joblib import Parallel, delayed
+        except ImportError as error:
+            raise InputError("several processes need the package joblib; run `pip install joblib`, or use one") from error
 
         order = sorted(range(len(rows)), key=lambda i: rows[i].model)  # a model's rows share its deployments
         chunks = [order[i::processes] for i in range(processes)]
