@@ -139,3 +139,9 @@ def test_a_misspelt_scenario_is_told_before_the_others_are_planned(
     status, _, err = run(capsys, "compare", "chat-70b-2xh100", "no-such-preset")
     assert (status, planned) == (2, [])
     assert "no-such-preset" in err
+
+
+def test_a_yes_has_no_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "compare", "chat-70b-2xh100", "chat-70b-2xh100", *QUICK)
+    (fits,) = [line for line in out.splitlines() if line.startswith("fits")]
+    assert fits.split() == ["fits", "yes", "yes"]

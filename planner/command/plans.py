@@ -118,7 +118,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
         base = values[0]
         cells = [cell(values[0], unit).text]
         for value in values[1:]:
-            ratio = f" (×{value / base:.2f})" if isinstance(value, (int, float)) and isinstance(base, (int, float)) and base else ""
+            ratio = f" (×{value / base:.2f})" if type(value) in (int, float) and type(base) in (int, float) and base else ""
             cells.append(cell(value, unit).text + ratio)
         rows.append([label, *cells])
     print_table(["", *(title(p) for p in plans)], rows)
