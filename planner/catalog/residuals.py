@@ -64,7 +64,7 @@ def residuals() -> tuple[Residual, ...]:
 
 @cache
 def version() -> dict[str, str]:
-    """What the predictions were made with: `kernels` (`kernels.fingerprint()`), `rows` (hash of the table), `made` (date of the newest row)."""
+    """What the predictions were made with: `kernels` (`kernels.fingerprint()`), `rows` (hash of the table), `made` (newest row)."""
     with RESIDUALS_FILE.open(encoding="utf-8") as file:
         words = file.readline().removeprefix("#").split()
     return dict(word.split("=", 1) for word in words if "=" in word)
