@@ -86,7 +86,7 @@ def test_autoscaling_command_compares_with_a_fixed_fleet(capsys, tmp_path):
         (["drill", "chat-70b-2xh100", "--set", "hardware.gpu=t4"], "fits in memory"),
         (
             ["drill", "chat-70b-2xh100", "--kind", "spot", "--set", "fleet.interruption_per_hour=0.1", "--hours", "nan"],
-            "hours of",
+            "--hours",
         ),
         (["burst", "chat-70b-2xh100"], "workload.trace is null"),
         (["prefixes", "azure-2023-conv"], "no block ids"),
