@@ -227,6 +227,15 @@ def test_disaggregated_pools_are_read_from_the_notes() -> None:
     assert found.regime == "closed loop, disaggregated, speculative"
 
 
+def test_the_gpus_of_a_pool_correct_a_layout_left_at_its_default() -> None:
+    notes = "disaggregated: prefill 4 x (tp1 ep1 dpattn True) on 16 GPUs, decode 1 x (tp1 ep1 dpattn True) on 32 GPUs"
+    found = row(model="deepseek-ai/DeepSeek-R1", gpu="GB200-186GB", weight_precision="fp4", tp="", n_gpu="48", disagg="True", notes=notes)
+    split = case_of(found, None, "calibrated").scenario.disaggregation
+    assert split is not None
+    assert (split.prefill.parallel.data_parallel_size, split.prefill.parallel.enable_expert_parallel) == (4, True)
+    assert split.decode.parallel.gpus == 32
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -218,7 +218,7 @@ def _drafts(row: Row, known: harness.Settings) -> int:
     return int(found.group(1) or known.drafts)
 
 
-POOL = re.compile(r"(\d+) x \(tp(\d+) ep(\d+) dpattn (True|False)\)")
+POOL = re.compile(r"(\d+) x \(tp(\d+) ep(\d+) dpattn (True|False)\)(?: on (\d+) GPUs)?")
 
 
 def _pools(row: Row, slug: str, settings: dict[str, Any], known: harness.Settings, kv: str) -> dict[str, Any]:
@@ -228,6 +228,9 @@ def _pools(row: Row, slug: str, settings: dict[str, Any], known: harness.Setting
         if found is None:
             raise CannotModel("disaggregated pools not stated")
         replicas, tp, ep = (int(found.group(i)) for i in (1, 2, 3))
+        if found.group(5) and int(found.group(5)) != replicas * tp:
+            tp = max(1, int(found.group(5)) // replicas)  # some sources leave the layout at its default; the GPUs are right
+            ep = max(ep, tp)
         dp = tp if found.group(4) == "True" else 1
         concurrency = round(row.load_value or 1)
         layout = {
