@@ -214,7 +214,7 @@ def test_disaggregated_pools_are_read_from_the_notes() -> None:
             tp="",
             disagg="True",
             spec_decode="mtp",
-            notes="disaggregated: prefill 1 x (tp4 ep4 dpattn True) on 4 GPUs, decode 2 x (tp8 ep8 dpattn False) on 8 GPUs",
+            notes="disaggregated: prefill 1 x (tp4 ep4 dpattn True) on 4 GPUs, decode 2 x (tp8 ep8 dpattn False) on 16 GPUs",
         ),
         None,
         "calibrated",
