@@ -8,6 +8,7 @@ import csv
 import io
 import re
 import socket
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from functools import cache
@@ -275,3 +276,28 @@ components.notes()
                 seen += 1
                 assert not re.search(r"(?<!\\)[<\[`$]", found[0]), f"{kind}{path}: {text[:200]}"
     assert seen
+
+
+def test_the_server_is_private_and_guarded_unless_somebody_changes_it():
+    server = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
+    assert server["server"]["address"] == "127.0.0.1"
+    assert server["server"]["enableXsrfProtection"] is True
+    assert server["server"]["enableCORS"] is True
+    assert server["server"]["maxUploadSize"] <= 8
+    assert server["browser"]["gatherUsageStats"] is False
+    assert server["client"]["showErrorDetails"] in ("type", "none")
+
+
+def test_every_requirement_is_pinned():
+    for name in ("requirements.txt", "tests/requirements.txt"):
+        lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
+        assert lines
+        assert all(re.fullmatch(r"[\w.\[\]-]+==[\w.]+( ?;.*)?", line) for line in lines), name
+
+
+def test_the_readme_names_every_bound_with_its_default():
+    table = (ROOT / "README.md").read_text()
+    source = (ROOT / "planner" / "bounds.py").read_text()
+    for name, default in re.findall(r'_bound\("(\w+)", ([\d_]+)\)', source):
+        assert f"PLANNER_{name}" in table, name
+        assert f"{int(default):,}" in table, (name, default)
