@@ -31,7 +31,7 @@ STATES = {
     "impossible-layout": "/?parallel.tensor_parallel_size=7",
     "overloaded": "/?workload.request_rate=200",
     "unstable": "/?preset=code-completion-8b",
-    "low-confidence": "/?preset=reasoning-120b",
+    "low-confidence": "/?hardware.gpu=mi325x",
     "no-traffic": "/?workload.request_rate=0",
     "hostile-link": "/?hardware.gpu=![a](//host/x)&engine.max_num_seqs=7.5&zz=1",
     "trace-elsewhere": "/?workload.trace.name=mine&workload.trace.content_hash=" + "ab" * 32,
