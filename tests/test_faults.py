@@ -22,6 +22,7 @@ from planner.measure.clients import Client
 from planner.plan import plan
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
+from planner.worker import Worker
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = parse({"workload": {"num_prompts": 10, "output_len": 10}})
@@ -258,15 +259,40 @@ class TestStopping:
         assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
 
 
-def test_a_failed_full_plan_is_said_on_the_page(monkeypatch):
-    from planner.views import plans
+class TestFullPlans:
+    """They come from a process beside the dashboard, which may die."""
 
-    def out_of_memory(*_, **__):
-        raise MemoryError
+    @pytest.fixture
+    def refiner(self):
+        from planner.views import plans
 
-    refiner = plans.Refiner()
-    monkeypatch.setattr(plans, "plan", out_of_memory)
-    refiner.ask(SMALL)
-    refiner._worker.shutdown(wait=True)
-    assert refiner.ready(SMALL) is None
-    assert refiner.failure(SMALL) == "MemoryError"
+        made = plans.Refiner()
+        yield made
+        made._process.close()
+
+    def test_they_come_from_the_process_as_the_library_makes_them(self, refiner):
+        refiner.ask(SMALL)
+        refiner._worker.shutdown(wait=True)
+        assert refiner.ready(SMALL) == plan(SMALL, effort="full").to_dict()
+        assert refiner.failure(SMALL) == ""
+
+    def test_a_process_that_was_killed_is_started_again(self, refiner):
+        refiner._process._running().kill()
+        assert refiner._process.plan(SMALL)["memory"]["fits"]
+        first = refiner._process._process.pid
+        assert refiner._process.plan(SMALL)["memory"]["fits"]
+        assert refiner._process._process.pid == first
+
+    def test_one_that_cannot_be_made_is_said_on_the_page(self, refiner, monkeypatch):
+        monkeypatch.setattr(refiner._process, "_line", lambda _: "")
+        refiner.ask(SMALL)
+        refiner._worker.shutdown(wait=True)
+        assert refiner.ready(SMALL) is None
+        assert refiner.failure(SMALL) == "its process ended"
+        with pytest.raises(RuntimeError, match="InputError"):
+            Worker().plan(SMALL.model_copy(update={"hardware": SMALL.hardware.model_copy(update={"gpu": "nothing"})}))
+
+    def test_the_process_ends_with_its_input(self, refiner):
+        process = refiner._process._running()
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0

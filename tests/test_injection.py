@@ -47,6 +47,8 @@ NETWORK = {
     "genai_prices",
 }
 UNSAFE_IMPORTS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "subprocess", "pty", "code", "ctypes"}
+MAY = {"planner/worker.py": {"subprocess"}}
+"""It starts this program again, with fixed arguments."""
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__", "system", "popen", "load_module", "read_pickle", "html", "iframe"}
 
 
@@ -67,7 +69,9 @@ def test_no_code_path_runs_text_or_renders_raw_html():
     found = []
     for path in SOURCES:
         name, tree = path.relative_to(ROOT).as_posix(), parsed(path)
-        found += [f"{name} imports {module}" for module in imports(tree) if module.partition(".")[0] in UNSAFE_IMPORTS]
+        found += [
+            f"{name} imports {module}" for module in imports(tree) if module.partition(".")[0] in UNSAFE_IMPORTS - MAY.get(name, set())
+        ]
         for node in ast.walk(tree):
             if isinstance(node, ast.keyword) and node.arg in ("unsafe_allow_html", "unsafe_allow_javascript", "shell", "allow_pickle"):
                 found.append(f"{name}:{node.value.lineno} {node.arg}")

@@ -28,6 +28,7 @@ LAYERS = [
     "cost",
     "bands",
     "plan",
+    "worker",
     "economics sweep recommend lessons",
     "validate measure fit",
     "migrate",

@@ -57,6 +57,10 @@ class FrozenJson:
         """A fresh copy, so that no caller can change the original."""
         return json.loads(self.text)
 
+    def __reduce__(self) -> tuple[type[FrozenJson], tuple[dict[str, Any]]]:
+        """Sent to another process it is made anew."""
+        return FrozenJson, (self.value,)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FrozenJson) and other.text == self.text
 

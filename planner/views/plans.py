@@ -1,4 +1,4 @@
-"""Plans for pages: a quick estimate at once, the replicated plan from one background worker when it is ready.
+"""Plans for pages: a quick estimate at once, the replicated plan from one background process when it is ready.
 
 The page never waits for the long one. Changing a setting drops what has not started yet, so dragging a slider queues nothing.
 """
@@ -17,6 +17,7 @@ from planner.plan import Plan
 from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.views.text import plain
+from planner.worker import Worker
 
 Json = dict[str, Any]
 KEPT = 256
@@ -36,10 +37,11 @@ def quick(scenario: Scenario) -> Json:
 
 
 class Refiner:
-    """Full plans by scenario, computed one at a time in the background."""
+    """Full plans by scenario, computed one at a time by a process in the background."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._process = Worker()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="full plan")
         self._asked: OrderedDict[Scenario, Future[Json]] = OrderedDict()
 
@@ -54,18 +56,24 @@ class Refiner:
         with self._lock:
             future = self._asked.get(scenario)
         error = future.exception() if future and future.done() and not future.cancelled() else None
-        return type(error).__name__ if error else ""
+        return "" if error is None else str(error) if isinstance(error, RuntimeError) else type(error).__name__
 
     def ask(self, scenario: Scenario) -> bool:
         """Have the full plan computed; whether it is finished, well or badly."""
         with self._lock:
             future = self._asked.get(scenario)
             if future is None or future.cancelled():
-                future = self._asked[scenario] = self._worker.submit(lambda: plan(scenario, effort="full").to_dict())
+                future = self._asked[scenario] = self._worker.submit(self._full, scenario)
             self._asked.move_to_end(scenario)
             while len(self._asked) > KEPT:
                 self._asked.popitem(last=False)[1].cancel()
         return future.done()
+
+    def _full(self, scenario: Scenario) -> Json:
+        trace = scenario.workload.trace
+        if trace is not None and trace.content_hash:
+            return plan(scenario, effort="full").to_dict()  # the upload is known to this process alone
+        return self._process.plan(scenario)
 
     def drop(self, scenario: Scenario) -> None:
         """Forget a plan that nobody waits for any more, unless it has started."""
