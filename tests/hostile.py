@@ -56,7 +56,7 @@ HOSTILE_TEXTS = (
     "/dev/zero",
     "file:///etc/passwd",
     "http://169.254.169.254/latest/meta-data/",
-    "$(touch /tmp/owned)",
+    "$(touch owned)",
     "'; rm -rf / #",
     "{{ 7*7 }}",
     "${7*7}",
