@@ -45,5 +45,8 @@ PREFIX_BLOCKS_PER_STEP = 40
 MAX_REPLICATIONS = _bound("MAX_REPLICATIONS", 40)
 """Independent runs of one plan where the scenario does not say how many."""
 
+WORKERS = _bound("WORKERS", max(1, min(4, (os.cpu_count() or 1) - 1)))
+"""Processes beside the dashboard that make full plans; 100 MB each."""
+
 MAX_SIMULATED_REPLICAS = _bound("MAX_SIMULATED_REPLICAS", 4)
 """Replicas that are simulated side by side; a larger fleet is simulated as this many with its share of the traffic."""

@@ -53,7 +53,9 @@ class Mutant:
     path: str
     line: int
     what: str
-    source: str
+    node: int
+    """Which node of the file, counted as `numbers_of_formulas` yields them."""
+    change: int
 
 
 def numbers_of_formulas(tree: ast.Module) -> Iterator[ast.AST]:
@@ -109,21 +111,18 @@ class Replace(ast.NodeTransformer):
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a file."""
-    text = path.read_text()
-    tree = ast.parse(text)
-    for node in list(numbers_of_formulas(tree)):
-        for what, new in changes(node):
-            tree = ast.parse(text)
-            twin = next((n for n in ast.walk(tree) if _same_place(n, node)), None)
-            if twin is not None:
-                changed = ast.fix_missing_locations(Replace(twin, new).visit(tree))
-                yield Mutant(path.relative_to(ROOT).as_posix(), getattr(node, "lineno", 0), what, ast.unparse(changed))
+    """Every mutant of a file, by the places of its changes."""
+    for number, node in enumerate(numbers_of_formulas(ast.parse(path.read_text()))):
+        for which, (what, _) in enumerate(changes(node)):
+            yield Mutant(path.relative_to(ROOT).as_posix(), getattr(node, "lineno", 0), what, number, which)
 
 
-def _same_place(a: ast.AST, b: ast.AST) -> bool:
-    place = ("lineno", "col_offset", "end_lineno", "end_col_offset")
-    return type(a) is type(b) and hasattr(a, "lineno") and all(getattr(a, n) == getattr(b, n) for n in place)
+def source(mutant: Mutant) -> str:
+    """The file with the change made."""
+    tree = ast.parse((ROOT / mutant.path).read_text())
+    node = next(n for i, n in enumerate(numbers_of_formulas(tree)) if i == mutant.node)
+    _, new = list(changes(node))[mutant.change]
+    return ast.unparse(ast.fix_missing_locations(Replace(node, new).visit(tree)))
 
 
 def survives(mutant: Mutant, scratch: Path, seconds: float) -> bool:
@@ -133,7 +132,7 @@ def survives(mutant: Mutant, scratch: Path, seconds: float) -> bool:
     tests = next(names for part, names in TESTS.items() if mutant.path.startswith(part))
     found = [f"tests/{name}.py" for name in tests if (scratch / f"tests/{name}.py").exists()]
     words = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not browser", "-p", "no:cacheprovider", *found]
-    target.write_text(mutant.source)
+    target.write_text(source(mutant))
     try:
         run = subprocess.run(words, cwd=scratch, capture_output=True, timeout=seconds, env={**os.environ, "PYTHONPATH": str(scratch)})
         return run.returncode == 0

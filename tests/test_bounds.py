@@ -198,14 +198,14 @@ class TestRightAnswers:
 
 @pytest.mark.slow
 def test_memory_of_a_plan_is_bounded():
+    # VmHWM counts this program alone; a child's ru_maxrss begins at its parent's size.
     code = """
-import resource
 from planner.plan import plan
 from planner.scenario import parse
 plan(parse({"workload": {"num_prompts": 10**7, "turns": 3, "output_len": 3}, "simulation": {"max_requests": 10**7}}), effort="quick")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
-    assert float(python("-c", code).stdout) < 600  # MB, of which the interpreter and numpy take 60
+    assert float(python("-c", code).stdout) / 1024 < 200  # MB, of which the interpreter and numpy take 60
 
 
 class TestSearches:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from planner.measure.clients import Client
 from planner.plan import plan
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
+from planner.views import plans
 from planner.worker import Worker
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -263,36 +265,66 @@ class TestFullPlans:
     """They come from a process beside the dashboard, which may die."""
 
     @pytest.fixture
-    def refiner(self):
-        from planner.views import plans
-
-        made = plans.Refiner()
+    def worker(self):
+        made = Worker()
         yield made
-        made._process.close()
+        made.close()
 
-    def test_they_come_from_the_process_as_the_library_makes_them(self, refiner):
+    def test_they_come_as_the_library_makes_them(self):
+        refiner = plans.Refiner(1)
+        assert refiner.ready(SMALL) is None
         refiner.ask(SMALL)
-        refiner._worker.shutdown(wait=True)
+        refiner._asked[SMALL].exception(timeout=120)
         assert refiner.ready(SMALL) == plan(SMALL, effort="full").to_dict()
         assert refiner.failure(SMALL) == ""
+        assert refiner.ask(SMALL)
 
-    def test_a_process_that_was_killed_is_started_again(self, refiner):
-        refiner._process._running().kill()
-        assert refiner._process.plan(SMALL)["memory"]["fits"]
-        first = refiner._process._process.pid
-        assert refiner._process.plan(SMALL)["memory"]["fits"]
-        assert refiner._process._process.pid == first
+    def test_what_nobody_waits_for_is_never_started(self, monkeypatch):
+        refiner = plans.Refiner(1)
+        busy = threading.Event()
+        monkeypatch.setattr(plans, "_full", lambda scenario, _: busy.wait(60) and {"name": scenario.name})
+        first, second, third = (SMALL.model_copy(update={"name": name}) for name in "abc")
+        for scenario in (first, second, third):
+            refiner.ask(scenario)
+        refiner.drop(second)
+        busy.set()
+        assert refiner._asked[third].result(timeout=60) == {"name": "c"}
+        assert second not in refiner._asked
+        assert refiner.ready(first) == {"name": "a"}
 
-    def test_one_that_cannot_be_made_is_said_on_the_page(self, refiner, monkeypatch):
-        monkeypatch.setattr(refiner._process, "_line", lambda _: "")
+    def test_a_failure_is_told_and_the_next_plan_is_made(self, monkeypatch):
+        refiner = plans.Refiner(1)
+
+        def fails_once(scenario, _):
+            if scenario == SMALL:
+                raise RuntimeError("its process ended")
+            return {}
+
+        monkeypatch.setattr(plans, "_full", fails_once)
+        other = SMALL.model_copy(update={"name": "other"})
         refiner.ask(SMALL)
-        refiner._worker.shutdown(wait=True)
+        refiner.ask(other)
+        assert refiner._asked[other].result(timeout=60) == {}
         assert refiner.ready(SMALL) is None
         assert refiner.failure(SMALL) == "its process ended"
-        with pytest.raises(RuntimeError, match="InputError"):
-            Worker().plan(SMALL.model_copy(update={"hardware": SMALL.hardware.model_copy(update={"gpu": "nothing"})}))
 
-    def test_the_process_ends_with_its_input(self, refiner):
-        process = refiner._process._running()
+    def test_a_process_that_was_killed_is_started_again(self, worker):
+        worker._running().kill()
+        assert worker.plan(SMALL)["memory"]["fits"]
+        first = worker._running().pid
+        assert worker.plan(SMALL)["memory"]["fits"]
+        assert worker._running().pid == first
+
+    def test_one_that_dies_over_a_plan_gives_up(self, worker, monkeypatch):
+        monkeypatch.setattr(worker, "_line", lambda _: "")
+        with pytest.raises(RuntimeError, match="its process ended"):
+            worker.plan(SMALL)
+
+    def test_what_it_refuses_has_a_name(self, worker):
+        with pytest.raises(RuntimeError, match="InputError"):
+            worker.plan(SMALL.model_copy(update={"hardware": SMALL.hardware.model_copy(update={"gpu": "nothing"})}))
+
+    def test_the_process_ends_with_its_input(self, worker):
+        process = worker._running()
         process.stdin.close()
         assert process.wait(timeout=60) == 0

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any
 
 import streamlit as st
 
-from planner import plan
+from planner import bounds, plan
 from planner.plan import Plan
 from planner.problems import InputError
 from planner.scenario import Scenario
@@ -37,13 +38,26 @@ def quick(scenario: Scenario) -> Json:
 
 
 class Refiner:
-    """Full plans by scenario, computed one at a time by a process in the background."""
+    """Full plans by scenario, computed by processes in the background, first come, first served.
 
-    def __init__(self) -> None:
+    Each process has a thread that feeds it; nothing waits for those threads when the dashboard ends.
+    """
+
+    def __init__(self, workers: int = bounds.WORKERS) -> None:
         self._lock = threading.Lock()
-        self._process = Worker()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="full plan")
+        self._queue: SimpleQueue[tuple[Scenario, Future[Json]]] = SimpleQueue()
         self._asked: OrderedDict[Scenario, Future[Json]] = OrderedDict()
+        for _ in range(workers):
+            threading.Thread(target=self._work, args=(Worker(),), name="full plan", daemon=True).start()
+
+    def _work(self, process: Worker) -> None:
+        while True:
+            scenario, future = self._queue.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(_full(scenario, process))
+                except Exception as error:  # whatever it is, the page says so and the next plan is made
+                    future.set_exception(error)
 
     def ready(self, scenario: Scenario) -> Json | None:
         """The full plan, if it has been computed."""
@@ -63,17 +77,12 @@ class Refiner:
         with self._lock:
             future = self._asked.get(scenario)
             if future is None or future.cancelled():
-                future = self._asked[scenario] = self._worker.submit(self._full, scenario)
+                future = self._asked[scenario] = Future()
+                self._queue.put((scenario, future))
             self._asked.move_to_end(scenario)
             while len(self._asked) > KEPT:
                 self._asked.popitem(last=False)[1].cancel()
         return future.done()
-
-    def _full(self, scenario: Scenario) -> Json:
-        trace = scenario.workload.trace
-        if trace is not None and trace.content_hash:
-            return plan(scenario, effort="full").to_dict()  # the upload is known to this process alone
-        return self._process.plan(scenario)
 
     def drop(self, scenario: Scenario) -> None:
         """Forget a plan that nobody waits for any more, unless it has started."""
@@ -83,9 +92,16 @@ class Refiner:
                 del self._asked[scenario]
 
 
+def _full(scenario: Scenario, process: Worker) -> Json:
+    trace = scenario.workload.trace
+    if trace is not None and trace.content_hash:
+        return plan(scenario, effort="full").to_dict()  # the upload is known to this process alone
+    return process.plan(scenario)
+
+
 @st.cache_resource
 def refiner() -> Refiner:
-    """The one background worker."""
+    """The background of all sessions."""
     return Refiner()
 
 

@@ -2,7 +2,7 @@
 
 Each session speaks Streamlit's own protocol over its own WebSocket, as a browser does: it moves number inputs of the sidebar, changes
 pages, keeps the address bar's query, and lets the page's timer ask for the full plan. It first measures one user alone, then all.
-Every session works on a fleet of a size of its own, so a figure that belongs to somebody else is seen at once.
+Every session's scenario bears a name of its own, so a page that belongs to somebody else is seen at once.
 
 Prints median and 95th percentile of the time from a change to the page's end, the ratio to one user's, errors, cross-talk, and the
 server's memory over the run. Exits with 1 on any error or cross-talk.
@@ -41,7 +41,7 @@ CHANGES: dict[str, tuple[float, ...]] = {
     "slo.ttft_s": (0.5, 1.0, 2.0),
 }
 PAGES = ("plan", "simulate", "compare", "fleet", "assumptions", "plan", "plan")
-TITLE = re.compile(r" on (\d+) × h100")
+TITLE = re.compile(r"session number (\d+)")
 LONGEST_S = 120.0
 
 
@@ -63,12 +63,14 @@ class Session:
     timers: dict[str, float] = field(default_factory=dict)
     cached: dict[str, bytes] = field(default_factory=dict)
     runs: int = 0
+    named: int = 0
+    """Runs that showed the session's own name."""
     full_plans: int = 0
 
     async def live(self, until: float, think_s: tuple[float, float], start_after_s: float = 0.0) -> None:
         await asyncio.sleep(start_after_s)
         draw = random.Random(self.seed)
-        self.query = {"fleet.replicas": str(self.number)} if self.number > 1 else {}
+        self.query = {"name": f"session number {self.number}"}
         url = self.address.replace("http", "ws", 1) + "/_stcore/stream"
         try:
             async with connect(url, origin=self.address, subprotocols=["streamlit"], max_size=None, open_timeout=60) as tab:
@@ -128,15 +130,17 @@ class Session:
         seen = await self._until_finished(tab, bool(fragment))
         if not fragment:
             self.runs += 1
+            self.named += self.number in seen
             if not first:
                 self.took_s.append(time.monotonic() - began)
             wrong = {n for n in seen if n != self.number}
             if wrong:
-                self.errors.append(f"cross-talk: a fleet of {sorted(wrong)} in the session of {self.number}")
+                self.errors.append(f"cross-talk: session {sorted(wrong)} on the page of {self.number}")
 
     async def _until_finished(self, tab: Any, fragment: bool) -> set[int]:
         """Read the page until the script ends; the fleet sizes it speaks of."""
         seen: set[int] = set()
+        timers: dict[str, float] = {}
         while True:
             data = await asyncio.wait_for(tab.recv(), LONGEST_S)
             message = ForwardMsg()
@@ -148,12 +152,19 @@ class Session:
                 self.pages = {p.url_pathname or "plan": p.page_script_hash for p in message.navigation.app_pages}
             elif kind == "page_info_changed":
                 self.query = dict(urllib.parse.parse_qsl(message.page_info_changed.query_string))
+            elif kind == "new_session":
+                timers = {}
             elif kind == "auto_rerun":
-                self.timers[message.auto_rerun.fragment_id] = message.auto_rerun.interval
+                timers[message.auto_rerun.fragment_id] = message.auto_rerun.interval
+            elif kind == "stop_auto_rerun":
+                for fragment_id in message.stop_auto_rerun.fragment_ids:
+                    timers.pop(fragment_id, None)
+                    self.timers.pop(fragment_id, None)
             elif kind == "session_event" and message.session_event.WhichOneof("type") == "script_compilation_exception":
                 self.errors.append("the script does not compile")
             elif kind == "script_finished":
                 status = ForwardMsg.ScriptFinishedStatus.Name(message.script_finished)
+                self.timers = timers if status == "FINISHED_SUCCESSFULLY" else self.timers | timers
                 if status == "FINISHED_EARLY_FOR_RERUN":
                     continue
                 if fragment != (status == "FINISHED_FRAGMENT_RUN_SUCCESSFULLY"):
@@ -203,6 +214,7 @@ async def load(address: str, pid: int | None, sessions: int, seconds: float, thi
         "sessions": sessions,
         "seconds": seconds,
         "answers": len(took),
+        "pages_that_showed_their_own_name": sum(tab.named for tab in tabs),
         "full_plans": sum(tab.full_plans for tab in tabs),
         "median_s": round(statistics.median(took), 3) if took else None,
         "p95_s": round(took[int(0.95 * (len(took) - 1))], 3) if took else None,
@@ -264,7 +276,11 @@ def main() -> int:
         alive = process.poll() is None
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            many["errors"].append("the server did not end within 20 s of being asked to")
     ratio = round(many["median_s"] / alone["median_s"], 2) if many["median_s"] and alone["median_s"] else None
     print(json.dumps({"alone": alone, "together": many, "median_times_one_user": ratio, "server_alive": alive}, indent=1))
     return 0 if alive and not many["errors"] and not alone["errors"] and not many["silent_sessions"] else 1
