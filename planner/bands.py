@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -140,19 +140,22 @@ def confidence(
     figures: Mapping[str, float | None],
     sampling: Mapping[str, float] | None = None,
     rerun: Callable[[float], Mapping[str, float | None]] | None = None,
+    borrowed: float = 0.0,
 ) -> dict[str, Any]:
     """The `confidence` part of a plan.
 
     `figures` are the plan's means of tpot, ttft (s), throughput (tokens/s) and usd (per million output tokens); `sampling` their
     relative half-widths from the replications; `rerun(scale)` answers the same figures with every step time multiplied, because
-    queues amplify an error of the step. Bands are [low, high] in the figure's unit and always hold the figure itself.
+    queues amplify an error of the step. `borrowed` is what kernels of another data type add to the step's error, half-width on the log
+    scale; a measured neighbour then proves less, so the grade is B at best. Bands are [low, high] in the figure's unit and
+    always hold the figure itself.
     """
     level = scenario.fidelity
     if level == "textbook":
         return {"grade": "C", "fidelity": level, "bands": None, "one_sided": {}, "nearest_measured": []}
     t = target(scenario, arch, gpu)
-    step = band(t, "tpot", level) or band(t, "throughput", level)
-    factors = {"tpot": band(t, "tpot", level), "ttft": band(t, "ttft", level), "throughput": band(t, "throughput", level)}
+    factors = {metric: _widened(band(t, metric, level), borrowed) for metric in ("tpot", "ttft", "throughput")}
+    step = factors["tpot"] or factors["throughput"]
     slow = fast = figures
     if rerun is not None and step is not None:
         slow, fast = rerun(step.high), rerun(step.low)
@@ -185,6 +188,14 @@ def confidence(
         "one_sided": bounds,
         "nearest_measured": nearest(scenario, t, level),
     }
+
+
+def _widened(found: Band | None, borrowed: float) -> Band | None:
+    """The band of a step whose kernels are partly another data type's."""
+    if found is None or borrowed <= 0:
+        return found
+    low, high = combined(1.0, found.low, found.high, borrowed)
+    return replace(found, low=low, high=high, neighbour=False)
 
 
 def combined(value: float, low: float, high: float, spread: float) -> tuple[float, float]:

@@ -137,6 +137,15 @@ def test_bands_hold_the_figure_and_widen_where_less_is_known() -> None:
     assert width(near, "tpot") < width(far, "tpot")
 
 
+def test_kernels_borrowed_from_another_data_type_widen_the_band_and_cost_the_best_grade() -> None:
+    s = Scenario.model_validate({"model": {"name": "llama-3.3-70b"}, "parallel": {"tensor_parallel_size": 4}})
+    own, lent = (confidence(s, architecture.of(s.model), "h100-sxm", FIGURES, borrowed=b) for b in (0.0, 0.25))
+    assert (own["grade"], lent["grade"]) == ("A", "B")
+    for metric in FIGURES:
+        assert lent["bands"][metric][0] < own["bands"][metric][0]
+        assert lent["bands"][metric][1] > own["bands"][metric][1]
+
+
 def test_a_slower_step_moves_price_and_throughput_the_other_way() -> None:
     found = ask(model={"name": "deepseek-v3"}, hardware={"gpu": "h200-sxm"}, workload={"request_rate": None, "max_concurrency": 64})
     low, high = (x / FIGURES["throughput"] for x in found["bands"]["throughput"])

@@ -367,3 +367,34 @@ def test_rows_of_the_gpu_itself_win_over_borrowed_ones() -> None:
     assert other.row["gpu"] == "h200-sxm"
     assert not other.same_family
     assert kernels.find("decode_attention", "h100-sxm", "vllm", "bf16", head_dim=96).row["head_dim"] in (64, 128)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("gpu", ["a100-80-sxm", "l40s", "h100-sxm", "h200-sxm", "b200-sxm"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_weights_of_fewer_bytes_make_a_small_batch_faster(gpu: str, engine: str) -> None:
+    """Decode of one sequence reads the weights; kernels of other engines or precisions never turn that round."""
+    wide, half, quarter = (
+        kernel_sum(hardware={"gpu": gpu}, engine={"name": engine}, precision={"weights": w}).decode(1, 600) for w in ("bf16", "fp8", "int4")
+    )
+    assert quarter < half < wide
+
+
+def test_int4_that_was_not_measured_says_so_and_slows_down_as_the_batch_grows() -> None:
+    int4, fp8, bf16 = (kernel_sum("qwen3-32b", precision={"weights": w}) for w in ("int4", "fp8", "bf16"))
+    assert bf16.decode(1, 600) / int4.decode(1, 600) == pytest.approx(2.7, rel=0.08)  # AIMultiple 2026-03, H100, one sequence
+    assert int4.decode(256, 256 * 600) > fp8.decode(256, 256 * 600), "unpacked to 16 bit it computes at the 16-bit rate"
+    assert int4.spread > 0
+    assert fp8.spread == bf16.spread == 0
+    (note,) = int4.notes
+    assert note.severity == "warning"
+    assert "bf16 efficiencies for unpacked weights" in note.message
+
+
+def test_an_engine_keeps_its_own_weight_only_kernels_where_they_were_measured() -> None:
+    for gpu, source in (("h200-sxm", "h200-sxm"), ("h100-sxm", "h200-sxm"), ("a100-80-sxm", "a100-80-sxm")):
+        found = kernels.find("gemm", gpu, "trtllm", "int4")
+        assert found is not None
+        assert (found.row["gpu"], found.row["engine"], found.row["dtype"]) == (source, "trtllm", "int4")
+    borrowed = kernels.find("gemm", "h100-sxm", "vllm", "int4")
+    assert borrowed is not None
+    assert (borrowed.row["gpu"], borrowed.row["engine"], borrowed.row["dtype"]) == ("h100-sxm", "vllm", "bf16")

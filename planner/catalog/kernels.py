@@ -30,6 +30,12 @@ SUBSTITUTES = {
 }
 """Data types whose kernels stand in when a type was not measured, nearest first."""
 
+WEIGHT_ONLY = "int4"
+"""Data type whose kernels unpack weights to 16 bit on the way. Every engine has its own, so that another engine's say little:
+TensorRT-LLM's lose to FP8 on Hopper, where Marlin (near 4 x over 16 bit up to 16-32 tokens: IST-DASLab/marlin, 2024-01) and Machete
+(16-bit arithmetic at a quarter of the bytes: Red Hat, 2024-10) do not; Qwen3-32B alone on an H100 is 2.7 x as fast in int4 as in 16 bit
+(AIMultiple, 2026-03). So an engine's own 16-bit matrix products, reading fewer bytes, stand in before another engine's."""
+
 REFERENCE_GPU = {
     "turing": "a100-80-sxm",
     "ampere": "a100-80-sxm",
@@ -43,6 +49,10 @@ REFERENCE_GPU = {
     "cdna4": "b200-sxm",
 }
 """Measured part that stands in for a family; families not listed borrow the H100's efficiencies."""
+
+
+ANOTHER_ENGINE = 200.0
+"""Distance of another engine's weight-only kernels: behind the own engine's 16-bit ones on a GPU of the family, before another family's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,8 @@ def find(kernel: str, gpu: str, engine: str, dtype: str | None = None, **key: An
     """The best row of `kernel` for this GPU slug, engine and data type; None when no GPU was measured.
 
     `key` must match exactly (`phase`, `ranks`, `eager`, `experts`; None: rows without one), except `head_dim`, which takes the nearest.
-    A missing data type is replaced first, then the engine, then the GPU: a part's own kernels tell more than another's.
+    A missing data type is replaced first, then the engine, then the GPU: a part's own kernels tell more than another's. Of WEIGHT_ONLY
+    matrix products the engine is replaced last.
     """
     family = gpus()[gpu].family
     reference = REFERENCE_GPU.get(family, "h100-sxm")
@@ -98,7 +109,8 @@ def find(kernel: str, gpu: str, engine: str, dtype: str | None = None, **key: An
             continue
         row_family = gpus()[row["gpu"]].family
         distance = 0.0 if row["gpu"] == gpu else 20.0 if row["gpu"] == reference else 25.0 if row_family == family else 500.0
-        distance += 0 if row["engine"] == engine else 2 if row["engine"] != "sglang" else 3
+        if row["engine"] != engine:
+            distance += ANOTHER_ENGINE if kernel == "gemm" and dtype == WEIGHT_ONLY else 2 if row["engine"] != "sglang" else 3
         distance += 30 * types.index(row["dtype"]) if dtype else 0
         if head_dim is not None:
             distance += abs(head_dim - row["head_dim"]) / 256

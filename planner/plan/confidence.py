@@ -22,7 +22,8 @@ def confidence(scenario: Scenario, built: Deployments, load: Loaded | None, cost
     sampling = _sampling(load.metrics) if load else {}
     rerun = _rerun(scenario, built, load, figures) if load and effort == "full" and not load.overloaded else None
     gpu = scenario.disaggregation.decode.gpu if scenario.disaggregation else scenario.hardware.gpu
-    return bands.confidence(scenario, architecture.of(scenario.model), gpu, figures, sampling, rerun)
+    borrowed = max((d.step_time.spread for d in built), default=0.0)
+    return bands.confidence(scenario, architecture.of(scenario.model), gpu, figures, sampling, rerun, borrowed)
 
 
 def _figures(metrics: Metrics) -> Figures:

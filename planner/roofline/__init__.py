@@ -85,7 +85,7 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
         draft = _draft(scenario, arch, gpu, scale)
     notes = c.problems() if main and not ideal else ()
     api_s = 0.0 if ideal or not main else host["api_us"] * US
-    return StepTime(parts, scenario.fidelity, scale, notes, draft, api_s)
+    return StepTime(parts, scenario.fidelity, scale, notes, draft, api_s, 0.0 if ideal else c.spread)
 
 
 def _draft(scenario: Scenario, arch: Architecture, gpu: Gpu, scale: float) -> StepTime | None:

@@ -51,10 +51,23 @@ class StepTime:
     """Seconds of a step of one replica, whole; `explain` names what they are spent on.
 
     Token-dependent kernels are looked up in a table filled on demand and exact at whole tokens; attention is linear in the
-    contexts; a prefill chunk has a closed form. Threads may share one: filling an entry twice gives the same entry.
+    contexts; a prefill chunk has a closed form. Threads may share one: filling an entry twice gives the same entry. `spread` is what
+    borrowed kernels add to the error of a step, half-width on the log scale.
     """
 
-    __slots__ = ("_decode_table", "_draft", "_head_table", "_parts", "_scale", "_sparse", "_token_table", "api_s", "level", "notes")
+    __slots__ = (
+        "_decode_table",
+        "_draft",
+        "_head_table",
+        "_parts",
+        "_scale",
+        "_sparse",
+        "_token_table",
+        "api_s",
+        "level",
+        "notes",
+        "spread",
+    )
 
     def __init__(
         self,
@@ -64,8 +77,9 @@ class StepTime:
         notes: tuple[Problem, ...] = (),
         draft: StepTime | float | None = None,
         api_s: float = 0.0,
+        spread: float = 0.0,
     ) -> None:
-        self.level, self.notes, self.api_s = level, notes, api_s
+        self.level, self.notes, self.api_s, self.spread = level, notes, api_s, spread
         self._parts, self._scale, self._draft = parts, scale, draft
         self._decode_table: dict[int, tuple[float, float, float, float]] = {}
         self._token_table: dict[tuple[float, float, int, bool], float] = {}
@@ -102,7 +116,7 @@ class StepTime:
             each = [chunk_s(costs, fresh, cached) for fresh, cached in chunks]
             new, longest = sum(fresh for fresh, _ in chunks), max(fresh for fresh, _ in chunks)
             attention = max(sum(each) / parts.data_parallel, max(each))
-        flow = min(parts.pipeline, n + len(chunks))
+        flow = 1 if parts.pipeline == 1 else min(parts.pipeline, n + len(chunks))
         dp = parts.data_parallel
         if dp == 1:
             tokens: float = (n + verify + new) / flow

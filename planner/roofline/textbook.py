@@ -29,6 +29,7 @@ class Textbook:
     notes: tuple[Problem, ...] = field(default=())
     level: str = "textbook"
     api_s: float = 0.0
+    spread: float = 0.0
 
     def __call__(self, shape: StepShape) -> float:
         """Seconds of one step."""
