@@ -16,7 +16,7 @@ from typing import Any
 import hostile
 import pytest
 from hostile import broken, broken_table, damaged, door, examples, finite, one_sentence, scalars, texts, to_json, values
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner import architecture, bounds, export, links, presets, traces
@@ -75,6 +75,7 @@ def _count():
 
 
 @examples(250)
+@example({"fleet.demand_curve": " , "})
 @given(
     st.dictionaries(
         st.one_of(st.sampled_from([*leaves(), "preset", "schema_version"]), texts), st.one_of(texts, scalars.map(str)), max_size=5

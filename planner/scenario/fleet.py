@@ -36,7 +36,7 @@ class Fleet(Part):
     """Autoscaling floor."""
     max_replicas: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Autoscaling ceiling; null means no ceiling."""
-    demand_curve: Slug | Annotated[tuple[NonNegative, ...], Field(max_length=168)] | None = None
+    demand_curve: Slug | Annotated[tuple[NonNegative, ...], Field(min_length=1, max_length=168)] | None = None
     """A named week or 168 hourly shares; null means constant demand."""
     commitments: Annotated[tuple[Commitment, ...], Field(max_length=100)] = ()
     """How the fleet is paid for; empty means all on `price.basis`."""
