@@ -8,3 +8,8 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 HOURS_PER_MONTH = 730
 HOURS_PER_WEEK = 168
 GBIT_BYTES = GB / 8
+
+
+def gibibytes(size: float) -> str:
+    """Memory of a GPU as every message, page and document writes it: GiB, as engines log it."""
+    return f"{size / GIB:,.2f} GiB"

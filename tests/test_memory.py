@@ -133,15 +133,33 @@ def test_too_big_is_an_answer_with_a_negative_pool_and_remedies_in_order_of_cost
     assert plan.kv_pool_bytes_per_gpu < 0
     assert plan.cache_limited_batch == 0
     assert plan.shortfall_bytes_per_gpu > -plan.kv_pool_bytes_per_gpu
-    fields = [r.field for r in plan.remedies]
+    fields = [r.field for r in plan.remedies if not r.also]
     assert fields == sorted(fields, key=lambda f: ["engine", "precision", "parallel"].index(f.split(".")[0]))
     enough = [r for r in plan.remedies if r.fits]
     assert enough
     for r in enough:
-        part, name = r.field.split(".")
         asked = {"model": {"name": "gpt-oss-120b"}, "precision": {"weights": "bf16"}}
-        asked[part] = asked.get(part, {}) | {name: r.value}
+        for path, value in ((r.field, r.value), *r.also):
+            part, name = path.split(".")
+            asked[part] = asked.get(part, {}) | {name: value}
         assert budget(**asked).fits
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_two_changes_are_offered_where_none_alone_is_enough_or_they_need_fewer_gpus(tp: int):
+    plan = budget(model={"name": "llama-3.1-405b"}, precision={"weights": "bf16"}, parallel={"tensor_parallel_size": tp})
+    first, *others = memory.cheapest(plan.remedies)
+    changes = {first.field: first.value} | dict(first.also)
+    assert changes == {"precision.weights": "fp8", "parallel.tensor_parallel_size": 8}
+    assert first.gpus == 8
+    assert [r.gpus for r in others if r.value != "int4"] == sorted(r.gpus for r in others if r.value != "int4")
+    assert others[-1].value == "int4", "fewer GPUs still, at a loss of quality: last"
+
+
+def test_no_pair_is_offered_where_a_single_change_needs_as_few_gpus():
+    plan = budget(model={"name": "llama-3.3-70b"}, precision={"weights": "bf16"}, parallel={"tensor_parallel_size": 2})
+    assert next(r.field for r in memory.cheapest(plan.remedies)) == "engine.max_model_len"
+    assert not any(r.also for r in plan.remedies)
 
 
 def test_a_long_default_context_that_does_not_fit_is_cured_by_max_model_len():

@@ -12,7 +12,7 @@ from planner.scenario import Scenario, set_path
 from planner.views import comparison, runs, verdict
 from planner.views.charts import Ink, accuracy, decades, latency, memory, prices, ratios, simple, steps, timeline
 from planner.views.charts import fleet as fleet_charts
-from planner.views.text import compact, digits, gigabytes, percent, plain, rate, seconds, usd
+from planner.views.text import compact, digits, gibibytes, percent, plain, rate, seconds, usd
 
 SMALL = set_path(Scenario(), "workload.num_prompts", 60)
 
@@ -39,7 +39,8 @@ def test_three_significant_figures(value, text):
         (usd(1.5731), "$1.57"), (usd(0.00321), "$0.00321"), (usd(11712.3), "$11,700"), (usd(-0.5), "−$0.500"), (usd(None), "–"),
         (seconds(0.0151), "15.1 ms"), (seconds(1.2345), "1.23 s"), (seconds(200), "3.33 min"),
         (seconds(7200), "2.00 h"), (seconds(3e-6), "3.00 µs"),
-        (seconds(0), "0 s"), (compact(405e9), "405 B"), (compact(1234), "1,230"), (compact(12345), "12.3 k"), (gigabytes(8e10), "80.0 GB"),
+        (seconds(0), "0 s"), (compact(405e9), "405 B"), (compact(1234), "1,230"), (compact(12345), "12.3 k"),
+        (gibibytes(80 * 2**30), "80.00 GiB"),
         (percent(0.7341), "73.4 %"), (rate(937, "tok/s"), "937 tok/s"), (rate(None, "tok/s"), "–"),
     ],
 )  # fmt: skip
@@ -50,7 +51,7 @@ def test_units(shown, text):
 @settings(max_examples=60)
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_no_number_breaks_a_figure(value):
-    for show in (digits, compact, usd, seconds, gigabytes, percent):
+    for show in (digits, compact, usd, seconds, gibibytes, percent):
         assert show(value)
 
 
@@ -116,11 +117,11 @@ def test_ticks_of_a_log_axis_lie_inside_it():
 
 def test_the_memory_bar_shows_what_is_missing(answer):
     over = plan(set_path(SMALL, "model.name", "llama-3.3-70b"), effort="quick").to_dict()
-    parts = {row["part"]: row["gb"] for row in memory.parts(over)}
+    parts = {row["part"]: row["gib"] for row in memory.parts(over)}
     assert parts[memory.BEYOND] > 50
     assert "does not fit" in memory.takeaway(over)
-    inside = sum(row["gb"] for row in memory.parts(answer.to_dict()))
-    assert inside == pytest.approx(answer.to_dict()["memory"]["gpu_memory_bytes"] / 1e9, rel=1e-3)
+    inside = sum(row["gib"] for row in memory.parts(answer.to_dict()))
+    assert inside == pytest.approx(answer.to_dict()["memory"]["gpu_memory_bytes"] / 2**30, rel=1e-3)
 
 
 def test_a_run_is_told_by_steps_curves_and_slow_requests(answer):

@@ -208,7 +208,7 @@ def _told(v: Verdict, claim: Claim, scenario: Scenario, causes: tuple[Explanatio
     if not v.fits:
         told.append(
             f"{scenario.model.name} in {scenario.precision.weights} does not fit {scenario.parallel.gpus} × {scenario.hardware.gpu} at "
-            f"gpu_memory_utilization {scenario.engine.gpu_memory_utilization:g}: short {v.shortfall_gib_per_gpu:.1f} GiB per GPU"
+            f"gpu_memory_utilization {scenario.engine.gpu_memory_utilization:g}: short {v.shortfall_gib_per_gpu:,.2f} GiB per GPU"
         )
     if v.times_below_floor is not None and claim.concurrency is not None:
         step = (

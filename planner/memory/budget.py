@@ -25,7 +25,7 @@ def plan(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> Memo
 
 
 def budget(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
-    """`plan` without remedies."""
+    """`plan` without remedies and the table of layers."""
     if scenario.fidelity == "textbook":
         return textbook(arch, shard, gpu, scenario)
     return _engine(arch, shard, gpu, scenario)

@@ -33,7 +33,11 @@ class Remedy:
     cache_limited_batch: int
     """Sequences that fit after the change."""
     fits: bool
-    """Whether this change alone is enough."""
+    """Whether this change, with `also`, is enough."""
+    gpus: int
+    """GPUs of the replica after the change."""
+    also: tuple[tuple[str, Any], ...] = ()
+    """(dotted path, value) of what has to change with it; empty for a single change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,8 @@ class MemoryPlan:
     """Blocks of the engine's pool on one DP rank."""
     terms: tuple[Term, ...] = ()
     remedies: tuple[Remedy, ...] = ()
-    """Single changes, cheapest first, when it does not fit; those that are enough alone are marked."""
+    """Changes when it does not fit, those that are enough marked: single ones in the order of what they cost, then pairs on fewer GPUs
+    than any single one that is enough needs."""
     notes: tuple[str, ...] = ()
     engine_log: tuple[str, ...] = ()
     """The lines that vLLM prints at start-up for one DP rank."""

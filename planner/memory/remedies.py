@@ -1,9 +1,10 @@
-"""What would make it fit: single changes, cheapest first, each tried."""
+"""What would make it fit: single changes and pairs of them, cheapest first, each tried."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, product
 from typing import Any
 
 from planner.architecture import Architecture
@@ -17,44 +18,73 @@ from planner.sharding import Shard, problems, shard
 from planner.sharding.legality import refusals
 
 Budget = Callable[[Architecture, Shard, Gpu, Scenario], MemoryPlan]
+Change = tuple[str, Any, str]
+"""Dotted path, value, and what that means in words."""
 LENGTH_STEP = 1024
 MOST_UTILISATION = 0.95
 FEW_BATCHED_TOKENS = 2048
 SHRINKS = {"fp32": ("bf16", "fp8", "int4"), "bf16": ("fp8", "int4"), "fp16": ("fp8", "int4"), "fp8": ("int4",), "int8": ("int4",)}
+LOSSY = "int4"
+"""Weights that cost quality: offered behind everything that does not."""
 LARGEST_TP = 64
 WORTH_SAYING = 0.1
 """Share of the shortfall that a setting must give back to be named when it is not enough alone."""
 
 
 def remedies(arch: Architecture, gpu: Gpu, scenario: Scenario, now: MemoryPlan, budget: Budget) -> tuple[Remedy, ...]:
-    """Changes in the order of what they cost: settings, cache precision, weight precision, more GPUs.
+    """Single changes in the order of what they cost: settings, cache precision, weight precision, more GPUs; then pairs of them.
 
-    Settings that do not help are left out; of precisions and layouts the first that is enough is given, or the last tried.
+    Settings that do not help are left out; of precisions and layouts the first that is enough is given, or the last tried. Of pairs, the
+    one on the fewest GPUs for each weight precision, where every single change that is enough needs more GPUs or there is none.
     """
+    groups = (
+        list(_settings(arch, scenario, now)),
+        list(_kv(scenario)),
+        list(_weights(arch, scenario)),
+        list(_tensor_parallel(arch, scenario)),
+        list(_pipeline(scenario, arch)),
+    )
     found: list[Remedy] = []
-    for changes in (
-        _settings(arch, scenario, now),
-        _kv(scenario),
-        _weights(arch, scenario),
-        _tensor_parallel(arch, scenario),
-        _pipeline(scenario, arch),
-    ):
+    for changes in groups:
         tried: list[Remedy] = []
-        for field, value, message in changes:
-            remedy = _try(arch, gpu, scenario, budget, field, value, message)
+        for change in changes:
+            remedy = _try(arch, gpu, scenario, budget, (change,))
             if remedy is None:
                 continue
-            if not field.startswith("engine."):
+            if not change[0].startswith("engine."):
                 tried = [remedy]
                 if remedy.fits:
                     break
             elif remedy.fits or remedy.kv_pool_bytes_per_gpu - now.kv_pool_bytes_per_gpu > WORTH_SAYING * now.shortfall_bytes_per_gpu:
                 found.append(remedy)
         found += tried
-    return tuple(found)
+    return (*found, *_pairs(arch, gpu, scenario, budget, groups, [r for r in found if r.fits]))
 
 
-Change = tuple[str, Any, str]
+def _pairs(
+    arch: Architecture, gpu: Gpu, scenario: Scenario, budget: Budget, groups: Sequence[Sequence[Change]], enough: list[Remedy]
+) -> list[Remedy]:
+    """The pair of changes on the fewest GPUs for each weight precision; fewer than every single change of that quality needs."""
+    pairs = [(a, b) for first, second in combinations(groups, 2) for a, b in product(first, second)]
+    sized = sorted(((_gpus(_changed(scenario, pair)), i, pair) for i, pair in enumerate(pairs)), key=lambda entry: entry[:2])
+    found: dict[Any, Remedy] = {}
+    for gpus, _, pair in sized:
+        weights = next((value for field, value, _ in pair if field == "precision.weights"), None)
+        if weights in found or any(r.gpus <= gpus and (weights == LOSSY or not _lossy(r)) for r in enough):
+            continue
+        remedy = _try(arch, gpu, scenario, budget, pair)
+        if remedy is not None and remedy.fits:
+            found[weights] = remedy
+    return sorted(found.values(), key=lambda r: r.gpus)
+
+
+def cheapest(found: Iterable[Remedy]) -> list[Remedy]:
+    """Those that are enough, the cheapest first: on the fewest GPUs, 4-bit weights behind everything that keeps quality."""
+    return sorted((r for r in found if r.fits), key=lambda r: (_lossy(r), r.gpus))
+
+
+def _lossy(remedy: Remedy) -> bool:
+    return LOSSY in (remedy.value, *(value for _, value in remedy.also))
 
 
 def _settings(arch: Architecture, scenario: Scenario, now: MemoryPlan) -> Iterator[Change]:
@@ -107,12 +137,32 @@ def _pipeline(scenario: Scenario, arch: Architecture) -> Iterator[Change]:
             yield "parallel.pipeline_parallel_size", pp, f"put the layers on {pp} pipeline stages"
 
 
-def _try(arch: Architecture, gpu: Gpu, scenario: Scenario, budget: Budget, field: str, value: Any, message: str) -> Remedy | None:
-    part, name = field.split(".")
-    changed = scenario.model_copy(update={part: getattr(scenario, part).model_copy(update={name: value})})
+def _changed(scenario: Scenario, changes: Sequence[Change]) -> Scenario:
+    for field, value, _ in changes:
+        part, name = field.split(".")
+        scenario = scenario.model_copy(update={part: getattr(scenario, part).model_copy(update={name: value})})
+    return scenario
+
+
+def _gpus(scenario: Scenario) -> int:
+    return scenario.parallel.gpus
+
+
+def _try(arch: Architecture, gpu: Gpu, scenario: Scenario, budget: Budget, changes: Sequence[Change]) -> Remedy | None:
+    changed = _changed(scenario, changes)
     try:
         laid = shard(arch, changed.parallel, changed.precision, gpu, changed.hardware)
         result = budget(arch, laid, gpu, changed)
     except InputError:
         return None
-    return Remedy(field, value, message, result.kv_pool_bytes_per_gpu, result.cache_limited_batch, result.fits)
+    (field, value, _), *others = changes
+    return Remedy(
+        field,
+        value,
+        " and ".join(message for _, _, message in changes),
+        result.kv_pool_bytes_per_gpu,
+        result.cache_limited_batch,
+        result.fits,
+        _gpus(changed),
+        tuple((path, other) for path, other, _ in others),
+    )

@@ -27,7 +27,7 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
     illegal = tuple(dict.fromkeys(p for part in parts for p in deployments.problems(part)))
     if any(p.severity == "error" for p in illegal):
         return _cannot_run(scenario, (*illegal, *notes(scenario)), ())
-    built = tuple(deployments.of(part) for part in parts)
+    built = tuple(deployments.explained(deployments.of(part)) for part in parts)
     prices = cost.fleet_hour(scenario)
     split = scenario.disaggregation
     replicas = scenario.fleet.replicas if split is None else split.decode.replicas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from planner import architecture, hardware, memory, roofline, sharding, speculation
@@ -26,6 +26,7 @@ class Deployment:
     gpu: Gpu
     shard: Shard
     memory: MemoryPlan
+    """Without remedies and the table of layers, which a search over many replicas does not read: `explained` adds them."""
     profile: Profile
     step_time: StepTime | Textbook
 
@@ -73,10 +74,16 @@ def _of(scenario: Scenario, scale: float) -> Deployment:
         architecture=arch,
         gpu=gpu,
         shard=shard,
-        memory=memory.plan(arch, shard, gpu, scenario),
+        memory=memory.budget(arch, shard, gpu, scenario),
         profile=speculation.profile(scenario.speculative),
         step_time=roofline.step_time(scenario, arch, shard, gpu, scale),
     )
+
+
+def explained(deployment: Deployment) -> Deployment:
+    """The replica with its memory layer by layer, and with what would make it fit where it does not."""
+    d = deployment
+    return replace(d, memory=memory.plan(d.architecture, d.shard, d.gpu, d.scenario))
 
 
 def pool_scenario(scenario: Scenario, pool: Pool) -> Scenario:

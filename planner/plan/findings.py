@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, isfinite
 
 from planner import traffic
+from planner.memory import Remedy, cheapest
 from planner.metrics import SENT, sent_share
 from planner.plan.deployment import Deployment
 from planner.plan.load import Loaded
@@ -12,7 +14,7 @@ from planner.plan.steady import Steady, prefill_alone_s
 from planner.plan.system import Deployments, left_out, simulated_share
 from planner.problems import Problem, Severity
 from planner.scenario import Scenario
-from planner.units import GIB, MS
+from planner.units import MS, gibibytes
 
 
 def memory_problems(deployments: Deployments) -> list[Problem]:
@@ -23,13 +25,23 @@ def memory_problems(deployments: Deployments) -> list[Problem]:
         if memory.fits:
             continue
         message = (
-            f"{d.scenario.model.name} does not fit: short {memory.shortfall_bytes_per_gpu / GIB:.3g} GiB per GPU; weights take "
-            f"{memory.weights_bytes_per_gpu / GIB:.3g} of the {memory.budget_bytes_per_gpu / GIB:.3g} GiB that one {d.gpu.name} gives"
+            f"{d.scenario.model.name} does not fit: short {gibibytes(memory.shortfall_bytes_per_gpu)} per GPU; weights take "
+            f"{gibibytes(memory.weights_bytes_per_gpu)} of the {gibibytes(memory.budget_bytes_per_gpu)} that one {d.gpu.name} gives"
         )
-        helps = next((r for r in memory.remedies if r.fits), None)
-        field, remedy = (helps.field, helps.message) if helps else ("parallel.tensor_parallel_size", "")
-        found.append(Problem("does_not_fit", "error", field, message, remedy))
+        helps = cheapest(memory.remedies)[:SHOWN_REMEDIES]
+        field = helps[0].field if helps else "parallel.tensor_parallel_size"
+        found.append(Problem("does_not_fit", "error", field, message, _ways(helps, d.scenario.hardware.gpu) or NOTHING_FITS))
     return found
+
+
+SHOWN_REMEDIES = 3
+NOTHING_FITS = "No one or two changes are enough: a smaller model, larger GPUs, or both more GPUs and fewer bytes a weight."
+
+
+def _ways(remedies: Sequence[Remedy], gpu: str) -> str:
+    """Changes that fit, cheapest first, with the GPUs that a replica then takes."""
+    text = "; or ".join(f"{r.message} ({r.gpus} × {gpu} a replica)" for r in remedies)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def memory_notes(deployments: Deployments) -> list[Problem]:

@@ -11,7 +11,7 @@ from planner.plan import deployment
 from planner.problems import InputError
 from planner.recommend.space import Layout, with_replicas
 from planner.scenario import Scenario
-from planner.units import GIB, MS
+from planner.units import MS, gibibytes
 
 OPTIMISM = 1.25
 """Closed forms may understate what a replica carries by this much before a design is priced out by mistake: the steady state
@@ -73,7 +73,7 @@ def bound(layout: Layout) -> Bound | Exclusion:
         except InputError as error:
             return out("illegal", str(error))
         if not replica.memory.fits:
-            return out("memory", f"does not fit: short {replica.memory.shortfall_bytes_per_gpu / GIB:.1f} GiB per GPU")
+            return out("memory", f"does not fit: short {gibibytes(replica.memory.shortfall_bytes_per_gpu)} per GPU")
         replicas.append(replica)
     late = _breaks_promise_alone(s, replicas[0], replicas[-1])
     if late:

@@ -12,7 +12,7 @@ from planner import links
 from planner.scenario import Scenario, set_path
 from planner.views import doors, plans, state, verdict
 from planner.views.charts import Ink, Rows, Spec, memory
-from planner.views.text import gigabytes, plain
+from planner.views.text import gibibytes, plain
 
 Json = dict[str, Any]
 WELCOME = "Does it fit, how long do people wait, what does a token cost? Change anything on the left, or start from a question."
@@ -121,7 +121,7 @@ def cannot_run(plan: Json, scenario: Scenario) -> None:
     if plan["memory"]["fits"] is not None:
         chart(memory.bar(plan, ink()), memory.takeaway(plan))
         terms = plan["memory"].get("terms") or []
-        explain("Memory of one GPU", [(f"{t['name']}: {gigabytes(t['bytes'])}", t["formula"], t["source"]) for t in terms])
+        explain("Memory of one GPU", [(f"{t['name']}: {gibibytes(t['bytes'])}", t["formula"], t["source"]) for t in terms])
 
 
 def remedies(plan: Json, scenario: Scenario) -> None:
@@ -135,13 +135,15 @@ def remedies(plan: Json, scenario: Scenario) -> None:
             st.button(
                 plain(remedy["message"][:1].upper() + remedy["message"][1:]),
                 key=f"remedy.{i}",
-                on_click=_adopt_change,
-                args=(scenario, remedy["field"], remedy["value"]),
+                on_click=_adopt_changes,
+                args=(scenario, ((remedy["field"], remedy["value"]), *remedy.get("also", ()))),
             )
 
 
-def _adopt_change(scenario: Scenario, path: str, value: object) -> None:
-    state.adopt(set_path(scenario, path, value))
+def _adopt_changes(scenario: Scenario, changes: tuple[tuple[str, object], ...]) -> None:
+    for path, value in changes:
+        scenario = set_path(scenario, path, value)
+    state.adopt(scenario)
 
 
 def chart(spec: Spec, takeaway: str, key: str | None = None, on_select: Callable[[], None] | None = None) -> None:

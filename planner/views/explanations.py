@@ -9,7 +9,7 @@ import streamlit as st
 from planner.catalog.rental import dated
 from planner.scenario import Scenario
 from planner.views import components, verdict
-from planner.views.text import compact, digits, gigabytes, percent, seconds, usd
+from planner.views.text import compact, digits, gibibytes, percent, seconds, usd
 
 Json = dict[str, Any]
 Line = tuple[str, str, str]
@@ -27,7 +27,7 @@ def everything(plan: Json, scenario: Scenario) -> None:
 def memory(plan: Json) -> None:
     """The memory budget, term by term."""
     terms = plan["memory"].get("terms") or []
-    lines = [(f"{t['name']}: {gigabytes(t['bytes'])}", t["formula"], t["source"]) for t in terms]
+    lines = [(f"{t['name']}: {gibibytes(t['bytes'])}", t["formula"], t["source"]) for t in terms]
     components.explain("Memory of one GPU", lines)
     layers(plan)
 
@@ -43,7 +43,7 @@ def layers(plan: Json) -> None:
             "MLP": r["mlp"],
             "parameters each": compact(r["params_each"]),
             "active each": compact(r["active_params_each"]),
-            "weights each, per GPU": gigabytes(r["weight_bytes_per_gpu_each"]),
+            "weights each, per GPU": gibibytes(r["weight_bytes_per_gpu_each"]),
             "16-bit cache each, bytes a token": compact(r["kv_bytes_per_token_each"]),
             "state each, bytes a sequence": compact(r["state_bytes_each"]),
         }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from planner import units
+
 MISSING = "–"
 THIN = "\u202f"
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
@@ -56,9 +58,9 @@ def seconds(value: float | None) -> str:
     return f"0{THIN}s" if value == 0 else f"{digits(value * 1e6)}{THIN}µs"
 
 
-def gigabytes(value: float | None) -> str:
-    """Bytes as GB (10^9)."""
-    return MISSING if value is None or not math.isfinite(value) else f"{digits(value / 1e9)}{THIN}GB"
+def gibibytes(value: float | None) -> str:
+    """Memory of a GPU as GiB (2^30), the unit of engine logs, findings and documents."""
+    return MISSING if value is None or not math.isfinite(value) else units.gibibytes(value).replace(" ", THIN)
 
 
 def percent(value: float | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from planner.scenario import Scenario
-from planner.views.text import compact, gigabytes, percent, seconds, usd
+from planner.views.text import compact, gibibytes, percent, seconds, usd
 
 Colour = Literal["green", "orange", "red", "gray", "blue"]
 
@@ -95,7 +95,7 @@ def binding(plan: dict[str, Any], scenario: Scenario) -> str:
     """One sentence: what binds this plan, and the nearest change that helps."""
     memory, slo = plan["memory"], plan["scenario"]["slo"]
     if memory["fits"] is False:
-        return f"{gigabytes(memory['shortfall_bytes_per_gpu'])} per GPU are missing."
+        return f"{gibibytes(memory['shortfall_bytes_per_gpu'])} per GPU are missing."
     bound = {
         "memory": "reading memory",
         "compute": "arithmetic",

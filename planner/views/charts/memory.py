@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.units import GIB
 from planner.views.charts import BLUE, ORANGE, PURPLE, RED, Ink, Rows, Spec, base, x
-from planner.views.text import gigabytes
+from planner.views.text import gibibytes
 
 PARTS = ("weights", "activations", "runtime", "graphs", "KV, planned", "KV, spare", "left free")
 COLOURS = (BLUE, PURPLE, "#7F7F7F", "#A9A9A9", ORANGE, "#F6D999", "#9AA5B1")
@@ -13,7 +14,7 @@ BEYOND = "beyond this GPU"
 
 
 def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """The stack of one GPU, GB, left to right. The cache is split at the plan's batch."""
+    """The stack of one GPU, GiB, left to right. The cache is split at the plan's batch."""
     memory, batch = plan["memory"], plan["roofline"]["batch"] or 0
     pool = max(memory["kv_pool_bytes_per_gpu"] or 0, 0)
     limit = memory["cache_limited_batch"] or 0
@@ -27,32 +28,32 @@ def parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
         "KV, spare": pool - used,
     }
     held["left free"] = max(memory["gpu_memory_bytes"] - sum(v or 0 for v in held.values()), 0)
-    return _cut([(part, (held[part] or 0) / 1e9) for part in PARTS if (held[part] or 0) > 0], memory["gpu_memory_bytes"] / 1e9)
+    return _cut([(part, (held[part] or 0) / GIB) for part in PARTS if (held[part] or 0) > 0], memory["gpu_memory_bytes"] / GIB)
 
 
 def _cut(stack: list[tuple[str, float]], end: float) -> list[dict[str, Any]]:
     """What reaches beyond the memory's end becomes a part of its own."""
     rows: list[dict[str, Any]] = []
     held, missing = 0.0, 0.0
-    for part, gb in stack:
-        inside = max(0.0, min(gb, end - held))
-        held, missing = held + inside, missing + gb - inside
+    for part, gib in stack:
+        inside = max(0.0, min(gib, end - held))
+        held, missing = held + inside, missing + gib - inside
         if inside:
-            rows.append({"part": part, "order": len(rows), "gb": inside})
-    return [*rows, {"part": BEYOND, "order": len(rows), "gb": missing}] if missing > 1e-6 else rows
+            rows.append({"part": part, "order": len(rows), "gib": inside})
+    return [*rows, {"part": BEYOND, "order": len(rows), "gib": missing}] if missing > 1e-6 else rows
 
 
 def bar(plan: dict[str, Any], ink: Ink) -> Spec:
     """One stacked bar, with a line where the GPU's memory ends."""
     rows = parts(plan)
-    end = plan["memory"]["gpu_memory_bytes"] / 1e9
+    end = plan["memory"]["gpu_memory_bytes"] / GIB
     names = [row["part"] for row in rows]
     colours = dict(zip((*PARTS, BEYOND), (*COLOURS, RED), strict=True))
-    top = max(end, sum(row["gb"] for row in rows)) * 1.01
+    top = max(end, sum(row["gib"] for row in rows)) * 1.01
     stacked = {
         "mark": {"type": "bar", "height": 26, "stroke": ink.paper, "strokeWidth": 1},
         "encoding": {
-            "x": x("gb", "GB per GPU", stack="zero", scale={"domain": [0, top], "nice": False}, axis={"grid": False, "tickCount": 10}),
+            "x": x("gib", "GiB per GPU", stack="zero", scale={"domain": [0, top], "nice": False}, axis={"grid": False, "tickCount": 10}),
             "color": {
                 "field": "part",
                 "type": "nominal",
@@ -60,7 +61,7 @@ def bar(plan: dict[str, Any], ink: Ink) -> Spec:
                 "legend": {"columns": 4},
             },
             "order": {"field": "order", "type": "quantitative"},
-            "tooltip": [{"field": "part", "title": "Part"}, {"field": "gb", "title": "GB per GPU", "format": ".3~g"}],
+            "tooltip": [{"field": "part", "title": "Part"}, {"field": "gib", "title": "GiB per GPU", "format": ".3~g"}],
         },
     }
     limit = {
@@ -72,7 +73,7 @@ def bar(plan: dict[str, Any], ink: Ink) -> Spec:
         # One row of its own: over the parts the same words would be drawn once for each, on top of each other.
         "data": {"values": [{}]},
         "mark": {"type": "text", "align": "right", "dx": -5, "dy": -22, "color": ink.text},
-        "encoding": {"x": {"datum": end}, "text": {"value": f"{gigabytes(end * 1e9)} on one GPU"}},
+        "encoding": {"x": {"datum": end}, "text": {"value": f"{gibibytes(end * GIB)} on one GPU"}},
     }
     return base(rows, 126, ink) | {"layer": [stacked, limit, label]}
 
@@ -82,13 +83,13 @@ def takeaway(plan: dict[str, Any]) -> str:
     memory = plan["memory"]
     total = memory["gpu_memory_bytes"]
     if not memory["fits"]:
-        return f"The model does not fit: each GPU of {gigabytes(total)} lacks {gigabytes(memory['shortfall_bytes_per_gpu'])}."
+        return f"The model does not fit: each GPU of {gibibytes(total)} lacks {gibibytes(memory['shortfall_bytes_per_gpu'])}."
     return (
-        f"Of {gigabytes(total)} per GPU, weights take {gigabytes(memory['weights_bytes_per_gpu'])} and the KV cache can take "
-        f"{gigabytes(memory['kv_pool_bytes_per_gpu'])}, which holds {memory['cache_limited_batch']:,} sequences."
+        f"Of {gibibytes(total)} per GPU, weights take {gibibytes(memory['weights_bytes_per_gpu'])} and the KV cache can take "
+        f"{gibibytes(memory['kv_pool_bytes_per_gpu'])}, which holds {memory['cache_limited_batch']:,} sequences."
     )
 
 
 def table(plan: dict[str, Any]) -> Rows:
     """The same numbers as rows."""
-    return [{"part": row["part"], "GB per GPU": row["gb"]} for row in parts(plan)]
+    return [{"part": row["part"], "GiB per GPU": row["gib"]} for row in parts(plan)]
