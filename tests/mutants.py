@@ -1,6 +1,6 @@
 """Mutated formulas and the tests that kill them: `python tests/mutants.py --sample 80 [--seed 1] [planner/cost …]`.
 
-Copies the repository into a scratch folder, notes which everyday test reaches which line, then changes one operator, comparison,
+Copies the repository into a scratch folder, notes which test reaches which line, then changes one operator, comparison,
 constant or statement at a time and runs the tests that reach it, quickest first; what passes those is given every test of its part.
 A mutant that passes all of them survives and is printed with its line. `--again FILE` repeats the survivors of a former run's output.
 What kinds of survivors are left, and why, is in `tests/data/mutants.md`. Not part of CI: one mutant takes about two seconds.
@@ -191,14 +191,14 @@ class Reached:
 
 
 def reach(out: str) -> None:
-    """Runs every everyday test of the current folder and writes what each reaches."""
+    """Runs the tests of every part in the current folder and writes what each reaches."""
     import pytest
 
     sys.path.insert(0, "")
     noted = Reached()
     noted.coverage.start()
-    views = ["--ignore=tests/browser", *(f"--ignore={p}" for p in Path("tests").glob("test_views*.py"))]
-    status = pytest.main([*EVERYDAY, *views, "tests"], plugins=[noted])
+    files = sorted({f"tests/{name}.py" for names in TESTS.values() for name in names})
+    status = pytest.main([*EVERYDAY, *files], plugins=[noted])
     noted.coverage.stop()
     if status:
         sys.exit("these tests fail before anything is changed")

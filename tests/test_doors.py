@@ -74,7 +74,7 @@ def _count():
         print(f"\n{total:,} inputs: " + ", ".join(f"{name} {count:,}" for name, count in sorted(hostile.ran.items())))
 
 
-@examples(250)
+@examples(150)
 @example({"fleet.demand_curve": " , "})
 @given(
     st.dictionaries(
@@ -88,7 +88,7 @@ def test_links(query):
     assert links.decode(links.encode(scenario)) == (scenario, ())
 
 
-@examples(100)
+@examples(120)
 @given(
     st.one_of(texts, st.text(alphabet="&=?#%;.+0123456789abcdef", max_size=80), values.map(to_json).map(lambda v: f"model.hf_config={v}"))
 )
@@ -107,7 +107,7 @@ def test_scenario_files(text):
         assert presets.from_text(presets.to_text(found[0]))[0] == found[0]
 
 
-@examples(150)
+@examples(50)
 @given(st.sampled_from(CONFIGS).flatmap(broken))
 def test_model_configurations(config):
     found = door("model configurations", architecture.from_hf_config, config, "x", "y")
@@ -135,7 +135,7 @@ def test_traces(data):
         assert found.request_rate > 0
 
 
-@examples(150)
+@examples(250)
 @given(broken_table(MEASURED))
 def test_measured_rows(text):
     def read(table: str) -> list[validate_rows.Row]:
@@ -147,7 +147,7 @@ def test_measured_rows(text):
         finite(found)
 
 
-@examples(250)
+@examples(200)
 @given(
     st.one_of(
         st.sampled_from(BENCHMARK_JSON).flatmap(broken).map(to_json),
@@ -161,7 +161,7 @@ def test_benchmark_files(text):
         finite(row)
 
 
-@examples(150)
+@examples(200)
 @given(st.sampled_from(METRICS).flatmap(lambda t: damaged(t[:20_000].encode())).map(lambda b: b.decode("utf-8", "replace")), st.booleans())
 def test_metrics_text(text, twice):
     found = door("metrics text", metrics_text.facts, text, METRICS[0] if twice else None, 60.0 if twice else None)
@@ -171,14 +171,14 @@ def test_metrics_text(text, twice):
         assert workload is None or workload.workload
 
 
-@examples(250)
+@examples(160)
 @given(st.one_of(st.sampled_from([*leaves()]), texts), st.one_of(texts, values.map(to_json)))
 def test_set_values(path, text):
     changed = door("--set values", lambda: set_path(Scenario(), path.strip(), json_or_text(text)))
     assert changed is None or isinstance(changed, Scenario)
 
 
-@examples(100)
+@examples(300)
 @given(
     st.one_of(
         texts,
@@ -191,7 +191,7 @@ def test_sweep_axes(text):
         assert found.values
 
 
-@examples(60)
+@examples(50)
 @given(st.sampled_from([*DOCUMENTS]).flatmap(lambda name: st.tuples(st.just(name), damaged(DOCUMENTS[name]))))
 def test_documents(file):
     name, data = file
@@ -200,7 +200,7 @@ def test_documents(file):
         finite(found.plan)
 
 
-@examples(40)
+@examples(30)
 @given(broken(json.loads(DOCUMENTS["schema-1.json"])).map(to_json))
 def test_plan_json(text):
     found = door("documents", export.read, text.encode("utf-8", "surrogatepass"), "plan.json")
@@ -241,7 +241,7 @@ def _small_runs(monkeypatch):
 class TestAnswers:
     """What passes the doors is planned: every figure is a number, whatever was asked."""
 
-    @examples(60)
+    @examples(35)
     @given(st.lists(st.tuples(st.sampled_from([*leaves()]), scalars), min_size=1, max_size=4))
     def test_plans(self, changes):
         scenario = Scenario()
