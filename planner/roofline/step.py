@@ -56,6 +56,7 @@ class StepTime:
     """
 
     __slots__ = (
+        "_beside_table",
         "_decode_table",
         "_draft",
         "_head_table",
@@ -82,6 +83,7 @@ class StepTime:
         self.level, self.notes, self.api_s, self.spread = level, notes, api_s, spread
         self._parts, self._scale, self._draft = parts, scale, draft
         self._decode_table: dict[int, tuple[float, float, float, float]] = {}
+        self._beside_table: dict[tuple[int, int], tuple[float, float, float]] = {}
         self._token_table: dict[tuple[float, float, int, bool], float] = {}
         self._head_table: dict[tuple[float, bool], float] = {}
         self._sparse = parts.decode.sparse
@@ -133,15 +135,12 @@ class StepTime:
         head = self._head_table.get((out, verifying))
         if head is None:
             head = self._head_table[out, verifying] = self._scale * self._head_s(out, verifying)
-        share = 1 / (dp * flow)
-        d = parts.decode
-        seconds = attention / flow + parts.recurrent_s_per_token * max(new / dp, longest) / flow + parts.host_s
-        launch = max(d.launch, parts.chunk_launch_s) if parts.one_attention_kernel else d.launch + parts.chunk_launch_s
-        seconds += launch if n else parts.chunk_launch_s
-        if n:
-            seconds += (d.per_sequence * n + d.per_context * context_tokens + d.per_windowed * windowed) * share
-            seconds += parts.host_s_per_sequence * n
-        seconds = fixed + head + seconds * self._scale
+        beside = self._beside_table.get((n, flow))
+        if beside is None:
+            beside = self._beside_table[n, flow] = self._beside_s(n, flow)
+        base, per_context, per_windowed = beside
+        seconds = (attention + parts.recurrent_s_per_token * max(new / dp, longest)) / flow * self._scale
+        seconds += fixed + head + base + per_context * context_tokens + per_windowed * windowed
         if self._sparse and n:
             seconds += self._sparse_s(n, context_tokens)
         if self._draft is not None:
@@ -224,6 +223,16 @@ class StepTime:
             row = (row[0] + draft * plain[0], row[1] + draft * plain[1], row[2] + draft * plain[2])
         self._decode_table[n] = (*row, self._floor_s(n))
         return self._decode_table[n]
+
+    def _beside_s(self, n: int, flow: int) -> tuple[float, float, float]:
+        """What `n` decoding sequences and the launches take in a step with chunks: constant, per context token, per windowed token."""
+        parts, d = self._parts, self._parts.decode
+        if not n:
+            return (parts.host_s + parts.chunk_launch_s) * self._scale, 0.0, 0.0
+        share = self._scale / (parts.data_parallel * flow)
+        launch = max(d.launch, parts.chunk_launch_s) if parts.one_attention_kernel else d.launch + parts.chunk_launch_s
+        base = (parts.host_s + launch + parts.host_s_per_sequence * n) * self._scale + d.per_sequence * n * share
+        return base, d.per_context * share, d.per_windowed * share
 
     def _plain(self, n: int) -> tuple[float, float, float]:
         """What the step would take without speculation: the unit of `speculative.draft_cost`."""

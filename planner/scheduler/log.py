@@ -31,7 +31,13 @@ class Log:
         self.padding_rows += steps * padding_rows
         if rows:
             self.decode_steps += steps
-        if self.recording:
+        if not self.recording:
+            return
+        if steps == 1:
+            self.decode_sequences.append(rows)
+            self.chunk_tokens.append(chunk_tokens)
+            self.waiting.append(waiting)
+        else:
             self.decode_sequences.extend([rows] * steps)
             self.chunk_tokens.extend([chunk_tokens] * steps)
             self.waiting.extend([waiting] * steps)

@@ -185,13 +185,14 @@ class Replica:
         log.output_busy_s += output_s
         log.cached_busy_s += cached_s
         log.input_busy_s += seconds - output_s - cached_s
-        log.kv_block_s += self.kv.used_blocks * seconds
+        used_blocks = self.kv.used_blocks
+        log.kv_block_s += used_blocks * seconds
         log.kv_token_s += (batch.context_tokens + prompt_tokens) * seconds
         log.alike(1, rows, len(scheduler.lingering) if rows else 0, new_tokens, scheduler.queue.waiting)
         if log.recording:
             log.end_s.append(scheduler.now_s)
             log.seconds.append(seconds)
-            log.kv_used_blocks.append(self.kv.used_blocks)
+            log.kv_used_blocks.append(used_blocks)
         if rows:
             batch.tick()
 
@@ -211,7 +212,10 @@ class Replica:
         now_s = since_s = scheduler.now_s
         used_blocks, token_s, block_s = kv.used_blocks, 0.0, 0.0
         arrival_s = scheduler.queue.arriving[0].arrival_s if scheduler.queue.arriving else inf
-        until = min([until, *(heap[0][0] for heap in (scheduler.loading, scheduler.deadlines) if heap)])
+        if scheduler.loading:
+            until = min(until, scheduler.loading[0][0])
+        if scheduler.deadlines:
+            until = min(until, scheduler.deadlines[0][0])
         if not self.limits.async_scheduling:
             until = min(until, arrival_s)
         for _ in range(self.max_steps - log.steps):

@@ -25,7 +25,8 @@ def simulate(source: Source, replica: Replica, max_steps: int = MAX_STEPS) -> Ti
         if not ended:
             if arrival_s == inf or replica.steps >= max_steps:
                 break
-            replica.admit(source.next(), arrival_s)
+            while source.peek() == arrival_s:  # all who come at once
+                replica.admit(source.next(), arrival_s)
     left = replica.unfinished
     for request in left:
         ledger.add(request)

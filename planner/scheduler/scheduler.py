@@ -98,8 +98,10 @@ class Scheduler:
         """The step is over: clients may have given up, sequences have appointments, completed prompts emit their first tokens."""
         if self.deadlines:
             self._give_up()
-        self._keep_appointments()
-        self._emit_first_tokens()
+        if self.batch.clock in self.batch.appointments:
+            self._keep_appointments()
+        if self.starting:
+            self._emit_first_tokens()
 
     # What a policy does.
 
@@ -160,7 +162,7 @@ class Scheduler:
     # What happens to a request.
 
     def _keep_appointments(self) -> None:
-        for occasion, request in self.batch.appointments.pop(self.batch.clock, ()):
+        for occasion, request in self.batch.appointments.pop(self.batch.clock):
             if occasion == "window":
                 self.batch.fill_window(request)
             elif occasion == "answer":
@@ -269,7 +271,8 @@ class Scheduler:
                 self.batch.remove(request)
             if not request.keeps_kv:
                 vacate(self.kv, request, self.now_s)
-        self._end_static_batch()
+        if self.lingering:
+            self._end_static_batch()
 
     def _end_static_batch(self) -> None:
         """A static batch gives its rows and its KV back when its last member has ended."""

@@ -13,6 +13,7 @@ from planner.workload import Request
 
 STATUSES = ("finished", "failed", "cancelled", "unfinished")
 FINISHED, FAILED, CANCELLED, UNFINISHED = range(4)
+STATUS_NUMBER = {status: number for number, status in enumerate(STATUSES)}
 OUT_OF_STEPS = " steps with "
 """In `stopped` where the bound of steps ended a run."""
 
@@ -174,7 +175,7 @@ class Ledger:
                 request.preemptions,
                 request.priority_class,
                 request.truncated,
-                STATUSES.index(request.status) if request.status in STATUSES else UNFINISHED,
+                STATUS_NUMBER.get(request.status, UNFINISHED),
             )
         )
         if request.reason:
