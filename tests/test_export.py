@@ -423,6 +423,34 @@ def test_a_full_fleet_is_not_given_a_clean_bill(made):
     assert "close to saturation" in verdict.text
 
 
+def test_a_missed_promise_is_not_to_be_bought_and_the_fleet_that_holds_it_is_priced(made):
+    answer, extras, _ = made
+    scenario = {**answer["scenario"], "slo": {**answer["scenario"]["slo"], "ttft_s": answer["latency"]["ttft_s"]["p95"] / 2}}
+    flat = {**scenario, "fleet": {**scenario["fleet"], "demand_curve": None}}
+    fleet = {"words": "7 replicas (7 × h100-sxm)", "changes": [["fleet.replicas", 7]], "gpus": 7, "usd_per_month": 12345.0, "at_least": False}
+    document = export.document({**answer, "scenario": flat, "larger_fleet": fleet}, extras)
+    verdict = document.sections[0].blocks[0]
+    assert verdict.tone == "bad"
+    assert verdict.text.startswith("Do not buy this as it is: at the planned load it misses a promise at p95: time to first token")
+    assert verdict.text.endswith("7 replicas (7 × h100-sxm) would hold it for $12,345 a month.")
+    for kind in ("html", "md"):
+        assert "$12,345" in export.render(document, kind).decode()
+    rows = {row[0].text: row for row in {t.slug: t for t in document.tables()}["decision"].rows}
+    assert "Buy" not in rows
+    assert rows["What would hold the promises"][1].text == "7 replicas (7 × h100-sxm)"
+    assert "$12,345" in rows["What would hold the promises"][2].text
+
+
+def test_volumes_and_break_even_stand_on_one_rate(made):
+    answer, _, document = made
+    found = {t.slug: t for t in document.tables()}
+    planned = answer["cost"]["usd_per_hour"] / 3600 / answer["cost"]["usd_per_request"] * 86_400
+    assert figures.show(planned, "requests_day") in {row[0].text: row[2].text for row in found["decision"].rows}["Break-even with it"]
+    for row in found["break-even"].rows:
+        cheaper = answer["cost"]["break_even_requests_per_day"][row[0].text]["at_hit_rate"] <= planned
+        assert row[6].text == ("yes" if cheaper else "no")
+
+
 @pytest.mark.slow
 def test_classes_and_pools_have_tables_of_their_own():
     classes = [{"share": 0.5}, {"share": 0.5, "priority": 1, "slo": {"ttft_s": 2.0, "tpot_s": None, "percentile": 90}}]

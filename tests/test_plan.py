@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from planner import Plan, Scenario, plan
+from planner.plan import growth
 from planner.plan.steady import prefill_rate, steady
 from planner.scenario import parse
 
@@ -122,6 +123,35 @@ def test_overload_is_an_answer() -> None:
     assert p.load.capacity_requests_per_s is not None
     assert p.load.capacity_requests_per_s < 500
     assert p.to_dict()["throughput"]["utilization"] > 1
+
+
+def test_a_missed_promise_names_the_fleet_that_would_hold_it_and_its_bill() -> None:
+    p = answer(CASES["overloaded"], "full")
+    assert p.load is not None
+    assert p.load.capacity_requests_per_s
+    fleet = p.to_dict()["larger_fleet"]
+    replicas = math.ceil(500 / p.load.capacity_requests_per_s)
+    assert dict(fleet["changes"]) == {"fleet.replicas": replicas}
+    assert fleet["gpus"] == replicas
+    assert fleet["usd_per_month"] == pytest.approx(replicas * p.to_dict()["cost"]["usd_per_month"])
+    remedy = next(problem.remedy for problem in p.problems if problem.code == "overloaded")
+    assert remedy == f"{replicas} replicas ({replicas} × h100-sxm) would hold it for ${fleet['usd_per_month']:,.0f} a month."
+
+
+def test_without_a_capacity_the_fleet_that_keeps_up_is_not_said_to_hold_the_promise() -> None:
+    d = answer(CASES["overloaded"]).to_dict()
+    assert d["throughput"]["capacity_requests_per_s"] is None
+    assert d["larger_fleet"]["at_least"]
+    assert any("only to keep up" in p["remedy"] for p in d["problems"])
+    assert answer(CASES["one replica"]).to_dict()["larger_fleet"] is None
+
+
+def test_both_pools_grow() -> None:
+    split = answer(CASES["disaggregated"]).scenario
+    fleet = growth.larger(split.model_copy(update={"fleet": split.fleet.model_copy(update={"spares": 1})}), 2.5)
+    assert dict(fleet.changes) == {"disaggregation.prefill.replicas": 3, "disaggregation.decode.replicas": 5}
+    assert fleet.gpus == 4 + 6
+    assert fleet.words == "about 3 prefill and 5 decode replicas (10 × h100-sxm, 1 spare replica included)"
 
 
 def test_no_traffic_keeps_the_closed_forms() -> None:

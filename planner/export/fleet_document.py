@@ -76,14 +76,14 @@ def _sum(subjects: list[Subject]) -> Section:
 def _services(subjects: list[Subject]) -> Section:
     rows = []
     for number, s in enumerate(subjects, 1):
-        part, throughput = s.part("cost"), s.part("throughput")
+        part = s.part("cost")
         worst = s.problems[0]["message"] if s.problems else ""
         rows.append(
             (
                 number,
                 s.title,
                 s.purchase,
-                cell(throughput.get("requests_per_s"), "requests_s"),
+                cell(s.requests_per_s, "requests_s"),
                 s.fits,
                 s.meets_slo,
                 cell(part.get("usd_per_month"), "usd"),

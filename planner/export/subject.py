@@ -13,6 +13,7 @@ from typing import Any
 from planner import links
 from planner.catalog.rental import STALE_AFTER_DAYS
 from planner.export.extras import Extras, Outcome, peak_to_mean
+from planner.plan.growth import Larger, larger
 from planner.scenario import SCHEMA_VERSION, Scenario
 from planner.units import HOUR_S, HOURS_PER_MONTH
 
@@ -133,10 +134,21 @@ class Subject:
         return (date.fromisoformat(self.price_dates[0]) + timedelta(days=STALE_AFTER_DAYS)).isoformat()
 
     @cached_property
+    def requests_per_s(self) -> float | None:
+        """The rate that dollars per request stand on, mean of the week: what arrives, or what was served where that is another thing.
+
+        One sample of arrivals has a rate a little off the one asked for; volumes, bills and break-evens would not agree in it.
+        """
+        cost = self.part("cost")
+        if cost.get("usd_per_request") and cost.get("usd_per_hour"):
+            return float(cost["usd_per_hour"] / HOUR_S / cost["usd_per_request"])
+        served = self.part("throughput").get("requests_per_s")
+        return served or None
+
+    @cached_property
     def requests_per_month(self) -> float | None:
-        """Requests of a month at the simulated rate, around the clock."""
-        rate = self.part("throughput").get("requests_per_s")
-        return rate * SERVICE_S if rate else None
+        """Requests of a month at the rate that the bill is divided by, around the clock."""
+        return self.requests_per_s * SERVICE_S if self.requests_per_s else None
 
     @cached_property
     def monthly_range(self) -> tuple[float | None, float | None, float | None]:
@@ -188,6 +200,24 @@ class Subject:
         if not self.simulated or (self.peak_to_mean != 1.0 and self.peak is None):
             return None
         return not self.errors and all(seen is not None and seen <= promise for _, promise, seen in self.promises())
+
+    @cached_property
+    def to_buy(self) -> bool:
+        """Whether anything may be bought as it is: it fits, runs and misses no promise that was checked."""
+        return self.fits and not self.errors and self.meets_slo is not False
+
+    @cached_property
+    def larger_fleet(self) -> Larger | None:
+        """The fleet of the same replicas that would hold the promises at the peak load; None where this one does or none would."""
+        if self.to_buy or not self.fits:
+            return None
+        stated = self.plan.get("larger_fleet")
+        if self.peak_to_mean != 1.0:
+            throughput = self.part("throughput")
+            capacity, rate = throughput.get("capacity_requests_per_s"), self.scenario.workload.request_rate
+            if capacity and rate:
+                return larger(self.scenario, rate * self.peak_to_mean / capacity)
+        return Larger(**{**stated, "changes": tuple(map(tuple, stated["changes"]))}) if stated else None
 
 
 def layout(s: Scenario) -> str:

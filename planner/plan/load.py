@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import bounds, capacity, traces, traffic
 from planner.cost import Load
-from planner.metrics import Metrics, overloaded, promised, settled, summarize
+from planner.metrics import Kept, Metrics, on_average, overloaded, promises, reached, settled, summarize
 from planner.plan.steady import decode_shape, plan_batch, prefill_rate
 from planner.plan.system import Deployments, run_once, simulated_share
 from planner.scenario import Scenario
@@ -41,8 +41,8 @@ class Loaded:
     metrics: Metrics
     timelines: tuple[Timeline, ...]
     """One per replication, in the order of their seeds."""
-    reached_s: dict[str, float]
-    """Each promised latency at its percentile over ALL requests, mean of the runs: infinite where too many were refused or given up."""
+    kept: tuple[Kept, ...]
+    """What became of each promise, mean of the runs."""
     offered_requests_per_s: float | None
     """What arrives at the whole fleet; None for a closed loop."""
     capacity_requests_per_s: float | None
@@ -104,8 +104,8 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     if scenario.workload.request_rate == 0 and scenario.workload.max_concurrency is None and scenario.workload.trace is None:
         return None
     api_s = deployments[0].step_time.api_s
-    slo, mode = scenario.slo, scenario.simulation.mode
-
+    slo, mode, classes = scenario.slo, scenario.simulation.mode, scenario.workload.priority_classes
+    given = promises(slo, classes)
     pace = trace_pace(scenario)
 
     def run(seed: int, rate_scale: float = 1.0) -> Timeline:
@@ -116,23 +116,22 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     first, transfers = run_once(deployments, scenario, scenario.workload.seed, pace)
     timelines = [first]
     while len(timelines) < wanted and affordable(timelines, scenario):
-        if not fixed and (overloaded(timelines[0]) or settled(timelines, slo, api_s)):
+        if not fixed and (overloaded(timelines[0]) or settled(timelines, given, api_s)):
             break
         timelines.append(run(len(timelines)))
-    metrics = whole_fleet(summarize(timelines, slo, mode, api_s, [c.slo for c in scenario.workload.priority_classes]), scenario)
+    metrics = whole_fleet(summarize(timelines, slo, mode, api_s, classes), scenario)
     offered = traffic.of(scenario.workload).request_rate
     found = search_capacity(deployments, scenario, offered, run, api_s) if effort == "full" and offered else None
-    each = [promised(t, slo, api_s, mode) for t in timelines]
-    reached_s = {name: sum(seen[name] for seen in each) / len(each) for name in each[0]}
+    kept = on_average([reached(t, given, api_s, mode) for t in timelines])
     rate = useful_rate(found) if found else None
     if rate and offered:
         # The replications know the offered rate better than the few runs of a probe do.
-        keeps = not metrics.simulation.overloaded and all(at_s <= getattr(slo, name) for name, at_s in reached_s.items())
+        keeps = not metrics.simulation.overloaded and all(k.strain <= 1 for k in kept)
         rate = max(rate, offered) if keeps else min(rate, offered)
     return Loaded(
         metrics=metrics,
         timelines=tuple(timelines),
-        reached_s=reached_s,
+        kept=kept,
         offered_requests_per_s=offered,
         capacity_requests_per_s=rate,
         utilization=offered / rate if rate and offered else None,
@@ -189,8 +188,7 @@ def search_capacity(
 
     `run(seed, rate_scale)` simulates once. Every rate sees the same random numbers, so that only the rate differs.
     """
-    slo = scenario.slo
-    promises = {name: getattr(slo, name) for name in ("ttft_s", "tpot_s", "e2e_s") if getattr(slo, name) is not None}
+    given = promises(scenario.slo, scenario.workload.priority_classes)
     spent = 0.0
     tried: list[capacity.Probe] = []
 
@@ -207,8 +205,7 @@ def search_capacity(
             if overloaded(timeline):
                 strains = [inf]
                 break
-            seen = promised(timeline, slo, api_s)
-            strains.append(max((seen[name] / promises[name] for name in seen), default=0.0))
+            strains.append(max((kept.strain for kept in reached(timeline, given, api_s)), default=0.0))
         tried.append(capacity.Probe(rate, sum(strains) / len(strains)))
         return tried[-1].strain
 

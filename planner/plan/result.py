@@ -10,6 +10,7 @@ from planner.architecture import Architecture
 from planner.cost import Cost
 from planner.memory import MemoryPlan
 from planner.metrics import Latency, Run, Throughput, by_class
+from planner.plan.growth import needed
 from planner.plan.provenance import Provenance
 from planner.plan.steady import Steady
 from planner.problems import Problem
@@ -80,6 +81,7 @@ class Plan:
             "throughput": throughput_dict(self.load),
             "simulation": plain(metrics.simulation) if metrics else nothing_ran,
             "transfers": transfers_dict(self.load),
+            "larger_fleet": plain(needed(self.load, self.scenario)),
             "cost": plain(self.cost),
             "confidence": plain(self.confidence),
             "provenance": plain(self.provenance),

@@ -53,17 +53,21 @@ def decision(s: Subject) -> Section:
 
 def _verdict(s: Subject) -> Text:
     if not s.fits:
-        return Text(f"Not possible as asked: {_first(s.errors, 'the model does not fit')}", "bad")
+        return Text(f"{DO_NOT} {_first(s.errors, 'the model does not fit')}", "bad")
     if s.errors:
-        return Text(f"Do not buy as asked: {_first(s.errors, '')}", "bad")
+        return Text(f"{DO_NOT} {_first(s.errors, '')}{_at_the_peak(s)}", "bad")
     if s.meets_slo is None:
         what = "no traffic was" if not s.simulated else "the busiest hour was not"
         return Text(f"Fits, but {what} simulated, so no promise is checked.", "warning")
     if not s.promises():
         return Text(f"Fits and carries {s.peak_words}; no latency is promised.", "good")
     if not s.meets_slo:
-        missed = [LATENCY_NAMES[name].lower() for name, promise, seen in s.promises() if seen is None or seen > promise]
-        return Text(f"Carries the load but misses a promise: {' and '.join(missed)} at {s.percentile}.", "bad")
+        missed = [
+            f"{LATENCY_NAMES[name].lower()} {show(seen, LATENCY_UNITS[name])} against {show(promise, LATENCY_UNITS[name])}"
+            for name, promise, seen in s.promises()
+            if seen is None or seen > promise
+        ]
+        return Text(f"{DO_NOT} at {s.peak_words} it misses a promise at {s.percentile}: {' and '.join(missed)}. {_way_out(s)}", "bad")
     used = (s.part("throughput").get("utilization") or 0.0) * s.peak_to_mean
     if used > TOO_FULL:
         return Text(
@@ -80,6 +84,22 @@ def _verdict(s: Subject) -> Text:
     return Text(f"Meets every promise at {s.percentile} at {s.peak_words}, by {show(thin, 'share')} or more.", "good")
 
 
+DO_NOT = "Do not buy this as it is:"
+
+
+def _way_out(s: Subject) -> str:
+    """What would hold the promises that this fleet misses."""
+    if s.larger_fleet is not None:
+        return s.larger_fleet.remedy[:1].upper() + s.larger_fleet.remedy[1:]
+    said = next((p.get("remedy") for p in s.problems if p["code"] == "slo_missed" and p.get("remedy")), None)
+    return said or "It needs more replicas, a faster layout, or another promise."
+
+
+def _at_the_peak(s: Subject) -> str:
+    """What the busiest hour needs, where that is another load than the one that the plan's own findings speak of."""
+    return f" At the busiest hour {s.larger_fleet.remedy}" if s.peak_to_mean != 1.0 and s.larger_fleet is not None else ""
+
+
 def _first(problems: list[Any], otherwise: str) -> str:
     if not problems:
         return otherwise
@@ -91,7 +111,8 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     cost, memory = s.part("cost"), s.part("memory")
     a = s.part("architecture")
     rows: list[tuple[Any, Any, Any]] = [
-        ("Buy", s.purchase, f"{s.gpus_paid} GPUs paid for, spares included"),
+        ("Buy" if s.to_buy else "As planned, not to be bought", s.purchase, f"{s.gpus_paid} GPUs paid for, spares included"),
+        *_instead(s),
         (
             "To serve",
             a.get("name") or s.scenario.model.name,
@@ -152,6 +173,16 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     return rows
 
 
+def _instead(s: Subject) -> list[tuple[Any, Any, Any]]:
+    """The fleet that would hold the promises, with its bill; nothing where this one may be bought or none is known."""
+    fleet = s.larger_fleet
+    if fleet is None:
+        return []
+    what = "What would keep up at least" if fleet.at_least else "What would hold the promises"
+    bill = "no price is known for this GPU" if fleet.usd_per_month is None else f"{show(fleet.usd_per_month, 'usd')} a month"
+    return [(what, fleet.words, f"{bill}, by the largest load that one replica {'serves' if fleet.at_least else 'holds them at'}")]
+
+
 def _output_range(s: Subject) -> str:
     usd = (s.part("confidence").get("bands") or {}).get("usd")
     return f" ({interval(usd[0], usd[1], 'usd')} with the model's error)" if usd else ""
@@ -202,7 +233,7 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     cheapest = min(listed, key=lambda row: row["usd_per_request"])
     month = _times(cheapest["usd_per_request"], s.requests_per_month)
     volume = (s.part("cost").get("break_even_requests_per_day") or {}).get(cheapest["label"]) or {}
-    planned = _times(s.part("throughput").get("requests_per_s"), DAY_S)
+    planned = _times(s.requests_per_s, DAY_S)
     return [
         (
             "API instead",
@@ -212,7 +243,7 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         (
             "Break-even with it",
             cell(volume.get("at_hit_rate"), "requests_day"),
-            f"the bill of this fleet; it is planned for {show(planned, 'requests_day')}",
+            f"from there on the API costs more than this fleet's bill; this plan has {show(planned, 'requests_day')}",
         ),
     ]
 

@@ -130,7 +130,7 @@ def _commitments(s: Subject) -> Block:
 
 
 def _power(s: Subject) -> Block:
-    busy, served = s.part("throughput").get("busy"), s.part("throughput").get("requests_per_s")
+    busy, served = s.part("throughput").get("busy"), s.requests_per_s
     drawn = power(s.scenario, 1.0 if busy is None else busy, served)
     if drawn is None:
         return missing("Power and carbon", "the power of this GPU is unknown")
@@ -221,7 +221,7 @@ def _prices(s: Subject, rows: list[dict[str, Any]]) -> Block:
 
 def _break_even(s: Subject, rows: list[dict[str, Any]]) -> Block:
     volumes = s.part("cost").get("break_even_requests_per_day") or {}
-    served = s.part("throughput").get("requests_per_s") or 0.0
+    served = s.requests_per_s or 0.0
     capacity = s.part("throughput").get("capacity_requests_per_s")
     month, body = s.part("cost").get("usd_per_month"), []
     for r in rows[:SHOWN_BREAK_EVENS]:
@@ -265,7 +265,7 @@ def _volume_chart(s: Subject, cheapest: dict[str, Any]) -> list[Block]:
     per_replica = breakeven.replica_requests_per_day(capacity / scenario.fleet.replicas, s.peak_to_mean)
     api = cheapest["usd_per_request"]
     first = breakeven.step(1, fleet.replica_usd[0], api, per_replica, scenario.fleet.spares, fleet.other_usd)
-    planned = (s.part("throughput").get("requests_per_s") or 0.0) * DAY_S
+    planned = (s.requests_per_s or 0.0) * DAY_S
     widest = max(2 * planned, 4 * per_replica, min(1.3 * first.break_even_requests_per_day, 20 * per_replica))
     volumes = [widest * i / CHART_POINTS for i in range(1, CHART_POINTS + 1)]
     points = breakeven.curve(volumes, fleet.replica_usd[0], api, per_replica, scenario.fleet.spares, fleet.other_usd)
