@@ -124,11 +124,13 @@ def _plain(value: Any) -> Any:
 
 
 def strains(answer: Plan) -> dict[str, float]:
-    """Observed over promised at the SLO's percentile, by promise; infinite where the load cannot drain, empty where nothing ran."""
-    if answer.load is None:
-        return {}
-    slo, drains = answer.scenario.slo, not answer.load.overloaded
-    return {name: at_s / getattr(slo, name) if drains else math.inf for name, at_s in answer.load.reached_s.items()}
+    """Observed over promised by latency, of the class that fares worst; infinite where the load cannot drain, empty where nothing ran."""
+    worst: dict[str, float] = {}
+    if answer.load is not None:
+        for kept in answer.load.kept:
+            strain_here = math.inf if answer.load.overloaded else kept.strain
+            worst[kept.promise.name] = max(worst.get(kept.promise.name, 0.0), strain_here)
+    return worst
 
 
 def strain(answer: Plan) -> float:

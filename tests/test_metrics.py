@@ -12,6 +12,7 @@ from test_scheduler import Affine, Case, random_case
 from planner.kv_cache import KvCache
 from planner.metrics import (
     API_S,
+    Promise,
     backlog_growth,
     binding,
     by_class,
@@ -19,8 +20,9 @@ from planner.metrics import (
     good_requests,
     known,
     overloaded,
-    promised,
+    promises,
     quantiles,
+    reached,
     settled,
     summarize,
     t975,
@@ -111,7 +113,11 @@ def test_goodput_needs_every_promise_at_once() -> None:
 def test_a_priority_class_is_held_to_its_own_promise() -> None:
     classes = replace(THREE, priority_class=np.array([0, 1, 1]))
     strict = Slo(ttft_s=0.1, tpot_s=None)
-    assert good_requests(classes, Slo(ttft_s=1.0, tpot_s=None), [None, strict], api_s=0.0).tolist() == [True, False, False]
+    assert good_requests(classes, Slo(ttft_s=1.0, tpot_s=None), [PriorityClass(), PriorityClass(slo=strict)], api_s=0.0).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_latency_by_class_is_the_latency_of_its_own_requests() -> None:
@@ -227,9 +233,9 @@ def test_replications_give_intervals_and_settle() -> None:
     low, high = metrics.latency.ttft_s.p95_ci
     assert low < p95 < high
     assert p95 == pytest.approx(np.mean([np.percentile(w_ttft(t), 95) for t in runs]))
-    assert settled(runs, slo)
+    assert settled(runs, promises(slo))
     assert metrics.simulation.stable
-    assert not settled(runs[:4], slo), "five at least"
+    assert not settled(runs[:4], promises(slo)), "five at least"
 
 
 def w_ttft(timeline: Timeline) -> np.ndarray:
@@ -237,8 +243,27 @@ def w_ttft(timeline: Timeline) -> np.ndarray:
 
 
 def test_a_promise_that_some_never_see_has_no_finite_percentile() -> None:
-    assert promised(THREE, Slo(ttft_s=1.0, tpot_s=None), mode="benchmark") == {"ttft_s": np.inf}
-    assert set(promised(served(6.0, 100), Slo(ttft_s=1.0, tpot_s=0.1, e2e_s=9.0))) == {"ttft_s", "tpot_s", "e2e_s"}
+    (never,) = reached(THREE, promises(Slo(ttft_s=1.0, tpot_s=None)), mode="benchmark")
+    assert never.at_s == never.strain == np.inf
+    seen = reached(served(6.0, 100), promises(Slo(ttft_s=1.0, tpot_s=0.1, e2e_s=9.0)))
+    assert [kept.promise.name for kept in seen] == ["ttft_s", "tpot_s", "e2e_s"]
+
+
+def test_a_class_with_a_promise_of_its_own_is_held_to_that_and_leaves_the_common_one_to_the_others() -> None:
+    first, second = PriorityClass(priority=0, slo=Slo(ttft_s=0.1, tpot_s=None, percentile=50)), PriorityClass(priority=1)
+    given = promises(Slo(ttft_s=2.0, tpot_s=None), [first, second])
+    assert given == (Promise("ttft_s", 2.0, 95, (1,)), Promise("ttft_s", 0.1, 50, (0,), "priority 0"))
+    run = served(6.0, 200)
+    run = replace(run, priority_class=np.arange(len(run)) % 2)
+    common, own = reached(run, given, api_s=0.0, mode="benchmark")
+    ttft_s = run.first_token_s - run.arrival_s
+    assert common.at_s == pytest.approx(np.percentile(ttft_s[1::2], 95))
+    assert own.at_s == pytest.approx(np.percentile(ttft_s[::2], 50))
+    assert own.strain == pytest.approx(own.at_s / 0.1)
+    assert promises(Slo(ttft_s=2.0, tpot_s=None), [first]) == (Promise("ttft_s", 0.1, 50, (0,), "priority 0"),), "nobody else is there"
+    assert len(reached(run, promises(Slo(), [first, second, first]), mode="benchmark")) == 3, (
+        "one given to nobody is neither kept nor broken"
+    )
 
 
 @pytest.mark.parametrize(("rate", "excess"), [(10.0, 0.0), (14.0, 0.0), (20.0, 0.22), (31.0, 0.5)])

@@ -224,3 +224,23 @@ def test_latency_by_class_is_there_with_classes_and_null_without() -> None:
     assert {"mean", "p50", "p95", "p99"} <= set(found[0]["ttft_s"])
     assert found[1]["tpot_s"]["p50"] > 0
     assert answer({}).to_dict()["latency_by_class"] is None
+
+
+@pytest.mark.slow
+def test_the_promise_of_one_class_bounds_the_rate_of_all() -> None:
+    """Those who are served last are promised what the first get: the capacity is theirs, and the plan names them."""
+
+    def answered(slo: dict[str, float] | None) -> Plan:
+        classes = [{"share": 0.8, "priority": 0}, {"share": 0.2, "priority": 5, "slo": slo}]
+        traffic = {"request_rate": 17.0, "num_prompts": 200, "priority_classes": classes}
+        return plan(parse({"workload": traffic, "engine": {"max_num_seqs": 48}, "simulation": {"replications": 1}}), "full")
+
+    alike, strict = answered(None), answered({"ttft_s": 0.15, "tpot_s": None})
+    assert alike.load is not None
+    assert strict.load is not None
+    assert strict.load.capacity_requests_per_s < 0.95 * alike.load.capacity_requests_per_s
+    assert {k.promise.to for k in alike.load.kept} == {""}
+    assert {k.promise.to for k in strict.load.kept} == {"", "priority 5"}
+    (missed,) = (p.message for p in strict.problems if p.code == "slo_missed")
+    assert "TTFT of priority 5" in missed
+    assert not [p for p in alike.problems if p.code == "slo_missed"]

@@ -2,8 +2,9 @@
 
 from planner.metrics.classes import ClassLatency, by_class
 from planner.metrics.overload import SENT, backlog_growth, binding, overloaded, piling_up, sent_share
+from planner.metrics.promises import Kept, Promise, on_average, promises, reached, settled
 from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, known, quantiles, t975, t_interval
-from planner.metrics.summary import Latency, Metrics, Run, Throughput, promised, settled, summarize
+from planner.metrics.summary import Latency, Metrics, Run, Throughput, summarize
 from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, meets, tpot_s, ttft_s, window
 
 __all__ = [
@@ -12,8 +13,10 @@ __all__ = [
     "SENT",
     "ClassLatency",
     "Distribution",
+    "Kept",
     "Latency",
     "Metrics",
+    "Promise",
     "Run",
     "Throughput",
     "Window",
@@ -25,10 +28,12 @@ __all__ = [
     "good_requests",
     "known",
     "meets",
+    "on_average",
     "overloaded",
     "piling_up",
-    "promised",
+    "promises",
     "quantiles",
+    "reached",
     "sent_share",
     "settled",
     "summarize",

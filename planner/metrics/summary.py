@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from planner.metrics.overload import backlog_growth, binding, overloaded
-from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, combine, known, quantiles
+from planner.metrics.promises import promises, settled
+from planner.metrics.statistics import Distribution, combine, quantiles
 from planner.metrics.window import API_S, Mode, Window, e2e_s, gaps_s, good_requests, tpot_s, ttft_s, window, work
-from planner.scenario import Slo
+from planner.scenario import PriorityClass, Slo
 from planner.scheduler import FAILED, Timeline
 
 
@@ -102,9 +103,9 @@ def summarize(
     slo: Slo,
     mode: Mode = "planning",
     api_s: float = API_S,
-    class_slos: Sequence[Slo | None] = (),
+    classes: Sequence[PriorityClass] = (),
 ) -> Metrics:
-    """One timeline per replication → metrics. `class_slos` holds the promise of each priority class, None for the common one.
+    """One timeline per replication → metrics. `classes` are the workload's, some with promises of their own.
 
     Raises ValueError without a request to speak of.
     """
@@ -126,23 +127,23 @@ def summarize(
         requests=sum(len(t) for t in timelines),
         steps=sum(t.steps for t in timelines),
         warmup_s=float(np.mean([w.start_s - w.timeline.arrival_s.min() for w in windows])),
-        stable=not overload and (mode == "benchmark" or settled(timelines, slo, api_s)),
+        stable=not overload and (mode == "benchmark" or settled(timelines, promises(slo, classes), api_s)),
         overloaded=overload,
         backlog_growth=max(0.0, float(np.mean([backlog_growth(t)[0] for t in timelines]))),
         limited_by=binding(timelines),
         stopped=next((t.stopped for t in timelines if t.stopped), ""),
     )
-    return Metrics(latency, _throughput(windows, slo, class_slos, api_s), run)
+    return Metrics(latency, _throughput(windows, slo, classes, api_s), run)
 
 
-def _throughput(windows: Sequence[Window], slo: Slo, class_slos: Sequence[Slo | None], api_s: float) -> Throughput:
+def _throughput(windows: Sequence[Window], slo: Slo, classes: Sequence[PriorityClass], api_s: float) -> Throughput:
     def mean(values: Sequence[float]) -> float:
         return float(np.mean(values))
 
     def share(part: float, whole: float) -> float:
         return float(part / whole) if whole else 0.0
 
-    good = [good_requests(w.timeline, slo, class_slos, api_s) & w.counted for w in windows]
+    good = [good_requests(w.timeline, slo, classes, api_s) & w.counted for w in windows]
     span_s = [w.span_s or 1.0 for w in windows]
     works = [work(w, engine) for w in windows for engine in w.timeline.engines]
     logs = [engine for w in windows for engine in w.timeline.engines]
@@ -171,29 +172,3 @@ def _throughput(windows: Sequence[Window], slo: Slo, class_slos: Sequence[Slo | 
         truncated=sum(int(t.truncated.sum()) for t in timelines),
         failed=sum(int((t.status >= FAILED).sum()) for t in timelines),
     )
-
-
-def promised(timeline: Timeline, slo: Slo, api_s: float = API_S, mode: Mode = "planning") -> dict[str, float]:
-    """The SLO percentile of every latency that was promised something, s; infinite where requests never got there."""
-    w = window(timeline, mode)
-    chosen = {
-        "ttft_s": (slo.ttft_s, ttft_s(timeline, api_s), w.counted),
-        "tpot_s": (slo.tpot_s, tpot_s(timeline), w.counted & (timeline.output_tokens > 1)),
-        "e2e_s": (slo.e2e_s, e2e_s(timeline, api_s), w.counted),
-    }
-    figures = {}
-    for name, (promise_s, latency_s, who) in chosen.items():
-        if promise_s is not None and who.any():
-            reached = np.where(timeline.finished, latency_s, np.inf)[who]
-            # Between a number and "never" there is no straight line.
-            method: Literal["linear", "higher"] = "linear" if np.isfinite(reached).all() else "higher"
-            figures[name] = float(np.percentile(reached, slo.percentile, method=method))
-    return figures
-
-
-def settled(timelines: Sequence[Timeline], slo: Slo, api_s: float = API_S, min_replications: int = MIN_REPLICATIONS) -> bool:
-    """Whether the replications so far are enough: at least five, and every promised percentile known to ±10 %."""
-    if len(timelines) < min_replications:
-        return False
-    figures = [promised(t, slo, api_s) for t in timelines]
-    return all(known([f[name] for f in figures if name in f]) for name in figures[0])

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from planner.scenario import Slo
+from planner.scenario import PriorityClass, Slo
 from planner.scheduler import EngineLog, Timeline
 
 API_S = 7.2e-3
@@ -87,12 +87,12 @@ def meets(timeline: Timeline, slo: Slo, api_s: float = API_S) -> np.ndarray:
     return good
 
 
-def good_requests(timeline: Timeline, slo: Slo, class_slos: Sequence[Slo | None] = (), api_s: float = API_S) -> np.ndarray:
+def good_requests(timeline: Timeline, slo: Slo, classes: Sequence[PriorityClass] = (), api_s: float = API_S) -> np.ndarray:
     """`meets`, each priority class by its own promise where it has one."""
     good = meets(timeline, slo, api_s)
-    for index, own in enumerate(class_slos):
-        if own is not None:
-            good = np.where(timeline.priority_class == index, meets(timeline, own, api_s), good)
+    for index, own in enumerate(classes):
+        if own.slo is not None:
+            good = np.where(timeline.priority_class == index, meets(timeline, own.slo, api_s), good)
     return good
 
 

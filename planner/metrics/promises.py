@@ -1,0 +1,102 @@
+"""What is promised to whom, and what a run makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+import numpy as np
+
+from planner.metrics.statistics import MIN_REPLICATIONS, known
+from planner.metrics.window import API_S, Mode, e2e_s, tpot_s, ttft_s, window
+from planner.scenario import PriorityClass, Slo
+from planner.scheduler import Timeline
+
+PROMISED = ("ttft_s", "tpot_s", "e2e_s")
+"""Latencies that an SLO can promise, by their names in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One latency that one group of requests must not exceed."""
+
+    name: str
+    """One of `PROMISED`."""
+    limit_s: float
+    percentile: int
+    classes: tuple[int, ...] | None = None
+    """Priority classes it is given to, by position in the scenario; None for all requests."""
+    to: str = ""
+    """The class in words, for a promise of its own; empty for the common one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What became of a promise."""
+
+    promise: Promise
+    at_s: float
+    """The latency at the promised percentile over ALL requests it is given to, infinite where too many were refused or given up."""
+
+    @property
+    def strain(self) -> float:
+        """Reached over promised; up to 1 it holds."""
+        return self.at_s / self.promise.limit_s
+
+
+def promises(slo: Slo, classes: Sequence[PriorityClass] = ()) -> tuple[Promise, ...]:
+    """The common promise to every class without one of its own, then the classes' own."""
+    common = tuple(i for i, c in enumerate(classes) if c.slo is None) if any(c.slo for c in classes) else None
+    groups = [] if common == () else [(slo, common, "")]
+    groups += [(c.slo, (i,), f"priority {c.priority}") for i, c in enumerate(classes) if c.slo is not None]
+    return tuple(
+        Promise(name, limit_s, own.percentile, who, to)
+        for own, who, to in groups
+        for name in PROMISED
+        if (limit_s := getattr(own, name)) is not None
+    )
+
+
+def reached(timeline: Timeline, given: Sequence[Promise], api_s: float = API_S, mode: Mode = "planning") -> tuple[Kept, ...]:
+    """What a run makes of each promise; those given to nobody who came are left out."""
+    w = window(timeline, mode)
+    latencies = {
+        "ttft_s": (ttft_s(timeline, api_s), w.counted),
+        "tpot_s": (tpot_s(timeline), w.counted & (timeline.output_tokens > 1)),
+        "e2e_s": (e2e_s(timeline, api_s), w.counted),
+    }
+    found = []
+    for promise in given:
+        latency_s, who = latencies[promise.name]
+        if promise.classes is not None:
+            who = who & np.isin(timeline.priority_class, promise.classes)
+        if who.any():
+            seen_s = np.where(timeline.finished, latency_s, inf)[who]
+            # Between a number and "never" there is no straight line.
+            method: Literal["linear", "higher"] = "linear" if np.isfinite(seen_s).all() else "higher"
+            found.append(Kept(promise, float(np.percentile(seen_s, promise.percentile, method=method))))
+    return tuple(found)
+
+
+def on_average(runs: Sequence[Sequence[Kept]]) -> tuple[Kept, ...]:
+    """Each promise with the mean of what the runs made of it."""
+    seen: dict[Promise, list[float]] = {}
+    for run in runs:
+        for kept in run:
+            seen.setdefault(kept.promise, []).append(kept.at_s)
+    return tuple(Kept(promise, sum(at_s) / len(at_s)) for promise, at_s in seen.items())
+
+
+def settled(
+    timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = API_S, min_replications: int = MIN_REPLICATIONS
+) -> bool:
+    """Whether the replications so far are enough: at least five, and what becomes of every promise known to ±10 %."""
+    if len(timelines) < min_replications:
+        return False
+    seen: dict[Promise, list[float]] = {}
+    for timeline in timelines:
+        for kept in reached(timeline, given, api_s):
+            seen.setdefault(kept.promise, []).append(kept.at_s)
+    return all(known(figures) for figures in seen.values())
