@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,15 +171,21 @@ def run_sensitivity(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"now": plain(now), "tornado": plain(bars), "flips": plain(moved)})
         return 0
-    print(f"{now.replicas} replicas, ${now.own_usd_per_month:,.0f} a month; the cheapest list price: ${now.api_usd_per_month:,.0f}")
+    own = f"{now.replicas} replicas" if now.replicas else "no number of replicas keeps the promise"
+    own += f", ${now.own_usd_per_month:,.0f} a month" if math.isfinite(now.own_usd_per_month) else ""
+    print(f"{own}; the cheapest list price: {'$' * math.isfinite(now.api_usd_per_month)}{_usd(now.api_usd_per_month)}")
     print_table(
         ["input", "own at low", "own at high", "API at low", "API at high"],
-        ([f"{b.name} {b.low_label} / {b.high_label}", *(f"{v:,.0f}" for v in (b.low.own_usd_per_month, b.high.own_usd_per_month,
+        ([f"{b.name} {b.low_label} / {b.high_label}", *(_usd(v) for v in (b.low.own_usd_per_month, b.high.own_usd_per_month,
           b.low.api_usd_per_month, b.high.api_usd_per_month))] for b in bars),
     )  # fmt: skip
     for flip in moved:
         print(flip.message)
     return 0
+
+
+def _usd(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) else "none"
 
 
 def run_seats(arguments: argparse.Namespace) -> int:

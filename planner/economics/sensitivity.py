@@ -65,7 +65,9 @@ class Bar:
 
     @property
     def swing_usd(self) -> float:
-        """How far the own monthly bill moves."""
+        """How far the own monthly bill moves; 0 between two fleets that no size saves."""
+        if self.high.own_usd_per_month == self.low.own_usd_per_month:
+            return 0.0
         return abs(self.high.own_usd_per_month - self.low.own_usd_per_month)
 
 
