@@ -83,6 +83,8 @@ def test_compare_gives_ratios_against_the_first(capsys: pytest.CaptureFixture[st
     assert status == 0
     step = next(line for line in out.splitlines() if line.startswith("decode step"))
     assert "×0.50" in step
+    batch = next(line for line in out.splitlines() if line.startswith("decode step, each at its own batch"))
+    assert " at 64 (×0.50)" in batch
 
 
 @pytest.mark.parametrize("words", [["presets"], ["gpus", "h100"], ["models", "llama"], ["prices", "h200"]])

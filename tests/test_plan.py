@@ -146,6 +146,20 @@ def test_without_a_capacity_the_fleet_that_keeps_up_is_not_said_to_hold_the_prom
     assert answer(CASES["one replica"]).to_dict()["larger_fleet"] is None
 
 
+def test_the_batch_table_counts_every_copy_of_the_cache() -> None:
+    """MLA's latent is whole on every rank of tensor parallelism; data-parallel ranks hold each sequence once."""
+    tp = answer({"model": {"name": "deepseek-v3"}, "precision": {"weights": "fp8"}, "hardware": {"gpu": "b200-sxm"}} | layout(tp=8))
+    dp = answer({"model": {"name": "deepseek-v3"}, "precision": {"weights": "fp8"}, "hardware": {"gpu": "b200-sxm"}} | layout(dp=8))
+    copies, once = (p.to_dict()["roofline"]["batch_table"][0]["kv_bytes"] for p in (tp, dp))
+    assert copies == pytest.approx(8 * once)
+    memory = dp.to_dict()["memory"]
+    assert once == pytest.approx(memory["kv_bytes_per_token"] * 352, rel=0.01), "whole blocks of 300 + 40 tokens, one copy"
+
+
+def layout(tp: int = 1, dp: int = 1) -> dict:
+    return {"parallel": {"tensor_parallel_size": tp, "data_parallel_size": dp, "enable_expert_parallel": dp > 1}}
+
+
 def test_both_pools_grow() -> None:
     split = answer(CASES["disaggregated"]).scenario
     fleet = growth.larger(split.model_copy(update={"fleet": split.fleet.model_copy(update={"spares": 1})}), 2.5)

@@ -398,3 +398,22 @@ def test_an_engine_keeps_its_own_weight_only_kernels_where_they_were_measured() 
     borrowed = kernels.find("gemm", "h100-sxm", "vllm", "int4")
     assert borrowed is not None
     assert (borrowed.row["gpu"], borrowed.row["engine"], borrowed.row["dtype"]) == ("h100-sxm", "vllm", "bf16")
+
+
+def test_the_compute_bound_batch_is_of_the_whole_replica() -> None:
+    """Ranks that split the batch, and stages that work on micro-batches of it, each meet their own share."""
+    one = kernel_sum("llama-3.1-8b").compute_bound_batch()
+    assert kernel_sum("llama-3.1-8b", parallel={"data_parallel_size": 4}).compute_bound_batch() == pytest.approx(4 * one)
+    staged = kernel_sum("llama-3.1-8b", parallel={"pipeline_parallel_size": 2}).compute_bound_batch()
+    assert staged == pytest.approx(2 * one, rel=0.01)
+    split = kernel_sum("llama-3.1-8b", tp=2).compute_bound_batch()
+    assert split == pytest.approx(one, rel=0.15), "tensor parallelism splits weights and arithmetic alike"
+    experts = {"data_parallel_size": 8, "enable_expert_parallel": True}
+    ranks = kernel_sum("deepseek-v3", parallel=experts, precision={"weights": "fp8"}).compute_bound_batch()
+    shared = kernel_sum("deepseek-v3", tp=8, precision={"weights": "fp8"}).compute_bound_batch()
+    assert 1.2 * shared < ranks < 8 * shared, "experts see the batch of all ranks, attention that of its own"
+
+
+def test_captured_graphs_are_counted_per_data_parallel_rank() -> None:
+    ranks = kernel_sum("llama-3.1-8b", parallel={"data_parallel_size": 4})
+    assert ranks.decode(1024, 1024 * 300) < 1.2 * kernel_sum("llama-3.1-8b").decode(256, 256 * 300)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner import architecture, hardware, sharding
 from planner.architecture import Architecture, from_hf_config
-from planner.scenario import Hardware, Model, Parallel, Precision
+from planner.scenario import Hardware, Model, Parallel, Precision, Scenario
 from planner.sharding import Shard
 from planner.sharding.legality import refusals
 from planner.sharding.shard import stage_spans
@@ -200,3 +200,32 @@ def test_gemms_and_experts_weigh_what_the_layer_does():
             dense = sum(g.weight_bytes for g in layer.gemms)
             experts = layer.moe.weight_bytes_per_expert * layer.moe.experts_per_rank if layer.moe else 0.0
             assert dense + experts == pytest.approx(layer.weight_bytes, rel=2e-3), "norms and convolutions are the rest"
+
+
+@pytest.mark.parametrize(
+    ("slug", "chosen", "tp", "name", "gb_s", "leaves"),
+    [
+        ("l40s", None, 4, "PCIe 4.0 x16", 32, False),
+        ("l40s", None, 16, "network", 50, True),
+        ("h100-sxm", None, 8, "NVLink 4 / NVSwitch", 450, False),
+        ("h100-sxm", None, 16, "network", 50, True),
+        ("h100-nvl", None, 2, "NVLink 4 bridge (pairs)", 300, False),
+        ("h100-nvl", None, 4, "PCIe of the server (64 GB/s assumed)", 64, False),
+        ("h100-sxm", 4, 8, "PCIe of the server (64 GB/s assumed)", 64, False),
+        ("gb200-nvl72", None, 16, "NVLink 5 / NVSwitch", 900, False),
+    ],
+)
+def test_a_group_uses_the_network_only_beyond_its_server(slug, chosen, tp, name, gb_s, leaves):
+    s = Scenario.model_validate(
+        {
+            "model": {"name": "llama-3.1-405b"},
+            "hardware": {"gpu": slug, "scale_up_domain_gpus": chosen},
+            "parallel": {"tensor_parallel_size": tp},
+        }
+    )
+    model, gpu = architecture.of(s.model), hardware.of(s.hardware)
+    g = sharding.shard(model, s.parallel, s.precision, gpu, s.hardware).tp_group
+    assert (g.link, g.link_bytes_s / 1e9, g.inter_node) == (name, gb_s, leaves)
+    said = [p.message for p in sharding.problems(model, s.parallel, s.precision, s.hardware) if p.code == "slow_link"]
+    assert bool(said) == ("PCIe" in name or leaves)
+    assert all(("network" in text) == leaves for text in said)

@@ -116,19 +116,22 @@ def run_compare(arguments: argparse.Namespace) -> int:
     for label, path, unit in FIGURES:
         values = [dig(d, path.replace("pSLO", f"p{d['scenario']['slo']['percentile']}")) for d in dicts]
         base = values[0]
-        cells = [cell(values[0], unit).text]
-        for value in values[1:]:
-            ratio = f" (×{value / base:.2f})" if type(value) in (int, float) and type(base) in (int, float) and base else ""
-            cells.append(cell(value, unit).text + ratio)
+        cells = []
+        for i, (value, d) in enumerate(zip(values, dicts, strict=True)):
+            numbers = type(value) in (int, float) and type(base) in (int, float) and base
+            at = f" at {dig(d, 'roofline.batch'):,}" if label == AT_ITS_BATCH and value else ""
+            cells.append(cell(value, unit).text + at + (f" (×{value / base:.2f})" if i and numbers else ""))
         rows.append([label, *cells])
     print_table(["", *(title(p) for p in plans)], rows)
     return 0
 
 
+AT_ITS_BATCH = "decode step, each at its own batch"
 FIGURES = (
     ("fits", "memory.fits", "number"),
     ("sequences that fit", "memory.cache_limited_batch", "count"),
-    ("decode step", "roofline.decode_step_s", "ms"),
+    ("decode step, one sequence", "roofline.decode_step_batch1_s", "ms"),
+    (AT_ITS_BATCH, "roofline.decode_step_s", "ms"),
     ("TTFT", "latency.ttft_s.pSLO", "ms"),
     ("TPOT", "latency.tpot_s.pSLO", "ms"),
     ("output tokens/s", "throughput.output_tokens_per_s", "tokens_s"),

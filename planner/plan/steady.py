@@ -25,7 +25,8 @@ class BatchRow:
     """Floor price at this batch; None where it does not fit."""
     usd_per_mtok_input: float | None
     kv_bytes: float
-    """Cache of this many sequences at their final length, whole replica."""
+    """Cache of this many sequences at their final length as it lies in the memory of all GPUs of the replica: copies that tensor
+    parallelism stores of MLA's latent, and of KV heads beyond their number, count each time."""
     fits: bool
     bound: str
     """What the step is bound by."""
@@ -49,7 +50,7 @@ class Steady:
     arithmetic_batch1_s: float
     """Arithmetic of one token at the prefill rate: what a decode step of one sequence computes."""
     compute_bound_batch: float
-    """Batch at which the arithmetic of a step takes as long as reading its weights."""
+    """Batch of the replica, all ranks and micro-batches together, whose arithmetic takes as long as reading the weights."""
     terms: tuple[Term, ...]
     batch_table: tuple[BatchRow, ...]
 

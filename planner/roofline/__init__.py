@@ -58,6 +58,7 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
         stages=stages,
         head=head(shard.stages[-1], shard, c, block),
         decode=decode,
+        plain_decode=decode if queries == 1 else costs(shard, scenario.precision.kv_cache, 1, c)[0],
         chunks=chunks,
         chunk_launch_s=chunk_launch,
         one_attention_kernel=engine.name == "vllm",
@@ -103,7 +104,10 @@ def _draft(scenario: Scenario, arch: Architecture, gpu: Gpu, scale: float) -> St
 
 
 def _weights(shard: Shard, gpu: Gpu, block: bool, c: Constants) -> tuple[float, float]:
-    """Seconds of reading one rank's weights once, and of one token's arithmetic on it, at this level's rates."""
+    """Seconds of reading one rank's weights once, all stages, and of the arithmetic that one token of the replica gives it.
+
+    Of a batch, every data-parallel rank computes its share of the products, and its share of the experts for all of it.
+    """
     read = compute = 0.0
     for stage in shard.stages:
         products = [(g, layer.count) for layer in stage.layers for g in layer.gemms]
@@ -112,7 +116,7 @@ def _weights(shard: Shard, gpu: Gpu, block: bool, c: Constants) -> tuple[float, 
         for g, count in products:
             row = c.row("gemm", c.dtype(g.precision, block))
             read += count * g.weight_bytes / (gpu.memory_bandwidth_bytes_s * row["memory"])
-            compute += count * 2 * g.n * g.k / (c.peak(row) * row["compute"])
+            compute += count * 2 * g.n * g.k / (c.peak(row) * row["compute"]) / shard.data_parallel_size
         for layer in stage.layers:
             if layer.moe is not None:
                 m = layer.moe

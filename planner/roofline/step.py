@@ -19,6 +19,8 @@ class Parts:
     """Token-dependent kernels of every pipeline stage."""
     head: TokenTerm | None
     decode: DecodeCosts
+    plain_decode: DecodeCosts
+    """Decode attention of a step that verifies no drafts."""
     chunks: tuple[ChunkCosts, ...]
     chunk_launch_s: float
     one_attention_kernel: bool
@@ -34,7 +36,7 @@ class Parts:
     eager_floor_s: float
     """Least time of a decode step that runs without CUDA graphs; 0 with them."""
     graph_sequences: int
-    """Largest decode batch with a captured graph; beyond it `ungraphed_floor_s` holds."""
+    """Largest decode batch of one data-parallel rank with a captured graph; beyond it `ungraphed_floor_s` holds."""
     ungraphed_floor_s: float
     dispatch_s: float
     """Time to launch all layers of a prefill step that no captured graph covers; 0 where it hides behind the GPU."""
@@ -195,8 +197,12 @@ class StepTime:
         return merged([t for t in scaled if t.seconds > 0])
 
     def compute_bound_batch(self) -> float:
-        """Batch whose arithmetic takes as long as reading the weights, at this level's rates."""
-        return self._parts.weight_read_s / self._parts.token_compute_s if self._parts.token_compute_s else float("inf")
+        """Batch of the replica whose arithmetic takes as long as reading the weights, at this level's rates.
+
+        All data-parallel ranks and all micro-batches in flight together: each stage reads its weights once for every micro-batch.
+        """
+        parts = self._parts
+        return parts.pipeline * parts.weight_read_s / parts.token_compute_s if parts.token_compute_s else float("inf")
 
     def _fill(self, n: int) -> tuple[float, float, float, float]:
         """Constant, per context token, per windowed token and least time of a decode step of `n` sequences; draft passes included."""
@@ -236,7 +242,7 @@ class StepTime:
 
     def _plain(self, n: int) -> tuple[float, float, float]:
         """What the step would take without speculation: the unit of `speculative.draft_cost`."""
-        parts, d, dp = self._parts, self._parts.decode, self._parts.data_parallel
+        parts, d, dp = self._parts, self._parts.plain_decode, self._parts.data_parallel
         flow = min(parts.pipeline, n)
         share = 1 / (dp * flow)
         seconds = self._tokens_s(ceil(n / dp) / flow, n / flow, flow, False) + self._head_s(n / dp / flow, False)
@@ -265,14 +271,14 @@ class StepTime:
     def _floor_s(self, n: int) -> float:
         """Least time of a decode step: launches without a captured graph, and the host's work on every sequence."""
         parts = self._parts
-        launches = parts.eager_floor_s or (parts.ungraphed_floor_s if n > parts.graph_sequences else 0.0)
+        launches = parts.eager_floor_s or (parts.ungraphed_floor_s if ceil(n / parts.data_parallel) > parts.graph_sequences else 0.0)
         return max(launches, parts.overlapped_host_s_per_sequence * n / parts.data_parallel) * self._scale
 
     def _chunk_floor_s(self, n: int, new: int, chunks: int) -> float:
         """Least time of a step with chunks: the same, and the dispatch of every layer once the tokens outgrow the captured graphs."""
         parts = self._parts
         floor = parts.overlapped_host_s_per_sequence * (n + chunks) / parts.data_parallel
-        if parts.dispatch_s > floor and n + new > parts.graph_sequences:
+        if parts.dispatch_s > floor and ceil((n + new) / parts.data_parallel) > parts.graph_sequences:
             floor = parts.dispatch_s
         return floor * self._scale
 

@@ -10,7 +10,7 @@ from typing import Any
 from planner.catalog import kernels
 from planner.roofline.constants import Constants, knee
 from planner.scenario import Scenario
-from planner.sharding import Gemm, Group, Shard, ShardLayer, ShardMoe, Stage
+from planner.sharding import Gemm, Shard, ShardLayer, ShardMoe, Stage
 from planner.units import US
 
 Piece = tuple[str, float, str]
@@ -113,16 +113,9 @@ def elementwise(shard: Shard, layers: int, moe_layers: int, c: Constants) -> Tok
 def all_reduce(shard: Shard, count: int, scenario: Scenario, c: Constants) -> TokenTerm:
     """Two sums of tokens × hidden per layer over the tensor-parallel group."""
     group = shard.tp_group
-    inter_node, link = wire(group, scenario, c)
-    time = c.all_reduce(group.size, link, inter_node, scenario.hardware.gpus_per_node)
+    time = c.all_reduce(group.size, group.link_bytes_s, group.inter_node, scenario.hardware.gpus_per_node)
     each = shard.hidden_size * 2
     return lambda tokens, _all, _verifying: [("all-reduce", count * time(tokens * each), "link")]
-
-
-def wire(group: Group, scenario: Scenario, c: Constants) -> tuple[bool, float]:
-    """(does the group leave its server, bytes/s of its link): parts without a scale-up link still share a server's PCIe."""
-    leaves = group.inter_node and group.size > scenario.hardware.gpus_per_node
-    return leaves, group.link_bytes_s if leaves or not group.inter_node else c.gpu.link_bytes_s
 
 
 def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario, c: Constants) -> TokenTerm:
@@ -138,7 +131,7 @@ def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario,
     if c.ideal:
         each_ideal = 3 * (group.size - 1) / group.size * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
         return lambda tokens, _all, _verifying: [("all-to-all", layers * tokens * each_ideal, "link")]
-    leaves, link = wire(group, scenario, c)
+    leaves, link = group.inter_node, group.link_bytes_s
     nodes = math.ceil(group.size / scenario.hardware.gpus_per_node) if leaves else 1
     row = c.row("all_to_all", None, nodes=next(n for n in (1, 2, 4, 8) if n >= nodes or n == 8))
     constant = (row["dispatch_us"] + row["combine_us"]) * US

@@ -112,7 +112,10 @@ def _costs(arch: Architecture, parallel: Parallel, hardware: Hardware) -> list[P
     )
     has_experts = any(g.mlp and g.mlp.experts for g in arch.layers)
     for field, what, size, span in spans[: 2 if has_experts and parallel.data_parallel_size > 1 else 1]:
-        g = group(size, span, fast, gpu)
+        g = group(size, span, fast, gpu, hardware.gpus_per_node)
+        if not g.inter_node and span > max(fast, 1):
+            message = f"{what} over {size} GPUs go over {g.link} at {g.link_bytes_s / GB:.3g} GB/s per GPU: no faster link joins them"
+            found.append(Problem("slow_link", "warning", field, message, "Fewer GPUs to a group, and pipeline stages or replicas instead."))
         if g.inter_node:
             speed = f"{g.link} at {g.link_bytes_s / GB:.3g} GB/s per GPU instead of {gpu.link_name} at {gpu.link_bytes_s / GB:.3g}"
             message = f"{what} over {size} GPUs leave the scale-up domain of {fast}: they use the {speed}"

@@ -157,7 +157,7 @@ class Group:
     link_bytes_s: float
     """One direction, per GPU."""
     inter_node: bool
-    """True when it leaves the scale-up domain."""
+    """True when it leaves the scale-up domain and the server."""
 
 
 @dataclass(frozen=True, slots=True)

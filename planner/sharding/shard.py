@@ -29,6 +29,7 @@ FUSED = {
     "mlp.down_proj": "down",
 }
 LARGEST_SERVER = 8  # larger domains are racks, which `gpus_per_node` does not cut
+ASSUMED_BUS_BYTES_S = 64 * GB  # PCIe 5.0 x16 between GPUs that a bridge or a partition does not join
 ASSUMED_NIC_BYTES_S = 50 * GB  # 400 Gbit/s per GPU, where no source gives the part's network
 
 
@@ -55,9 +56,9 @@ def _shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gp
         expert_parallel_size=ep,
         hidden_size=arch.hidden_size,
         vocab_size=vocab,
-        tp_group=group(tp, tp, fast, gpu),
-        ep_group=group(tp * dp if has_experts else 1, tp * dp, fast, gpu),
-        pp_group=group(pp, tp * dp * pp, fast, gpu),
+        tp_group=group(tp, tp, fast, gpu, gpus_per_node),
+        ep_group=group(tp * dp if has_experts else 1, tp * dp, fast, gpu, gpus_per_node),
+        pp_group=group(pp, tp * dp * pp, fast, gpu, gpus_per_node),
         activation_bytes_per_element=4 if precision.weights == "fp32" else 2,
     )
 
@@ -68,10 +69,17 @@ def fast_domain(gpu: Gpu, gpus_per_node: int, chosen: int | None) -> int:
     return chosen or (known if known > LARGEST_SERVER else min(known, gpus_per_node))
 
 
-def group(size: int, span_gpus: int, domain_gpus: int, gpu: Gpu) -> Group:
-    """A communicator of `size` ranks laid over `span_gpus` neighbouring GPUs: the fast link when they share a domain."""
+def group(size: int, span_gpus: int, domain_gpus: int, gpu: Gpu, gpus_per_node: int) -> Group:
+    """A communicator of `size` ranks laid over `span_gpus` neighbouring GPUs.
+
+    The fast link when they share a domain, else the server's bus while they share a server, else the network.
+    """
     if span_gpus <= max(domain_gpus, 1) or size == 1:
         return Group(size, gpu.link_name, gpu.link_bytes_s, False)
+    if span_gpus <= gpus_per_node:
+        if gpu.scale_up_domain_gpus == 1:  # a part without a scale-up link: its own link is the bus
+            return Group(size, gpu.link_name, gpu.link_bytes_s, False)
+        return Group(size, "PCIe of the server (64 GB/s assumed)", min(gpu.link_bytes_s, ASSUMED_BUS_BYTES_S), False)
     if gpu.nic_bytes_s:
         return Group(size, "network", gpu.nic_bytes_s, True)
     return Group(size, "network (400 Gbit/s assumed)", ASSUMED_NIC_BYTES_S, True)
