@@ -148,6 +148,7 @@ def test_measured_rows(text):
 
 
 @examples(200)
+@example('{"model": NaN, "mean_input_tokens": 550, "results_ttft_s_mean": 0.25, "num_concurrent_requests": 5}')
 @given(
     st.one_of(
         st.sampled_from(BENCHMARK_JSON).flatmap(broken).map(to_json),

@@ -63,7 +63,10 @@ LARGEST_ROWS = 100_000
 
 
 def row(**known: Any) -> Row:
-    """A row with the given columns and extra figures; impossible numbers (NaN, infinite, negative, zero times and rates) become unknown."""
+    """A row with the given columns and extra figures.
+
+    Impossible numbers (NaN, infinite, negative, zero times and rates) become unknown, as does what is no text where text belongs.
+    """
     unknown = set(known) - set(COLUMNS) - set(EXTRA)
     if unknown:
         raise KeyError(f"not a column of measured.csv: {sorted(unknown)}")
@@ -73,8 +76,12 @@ def row(**known: Any) -> Row:
             if (extra := number(value)) is not None:
                 filled[name] = extra
         else:
-            filled[name] = number(value, positive=name in RESULTS) if name in NUMBERS else (value or None)
+            filled[name] = number(value, positive=name in RESULTS) if name in NUMBERS else _text(value)
     return filled
+
+
+def _text(value: Any) -> str | None:
+    return value or None if isinstance(value, str) else None
 
 
 def number(value: Any, positive: bool = False) -> float | None:
