@@ -153,10 +153,10 @@ def test_the_address_of_a_preset_is_rewritten_to_readable_keys():
 def test_compare_says_what_changed_and_lists_only_differences():
     at = page("compare", **{"compare.b": "precision.weights=fp8", "compare.c": "nonsense"})
     shown = texts(at)
-    assert "B changes precision.weights bf16 → fp8" in shown
+    assert "B changes Weights bf16 → fp8" in shown
     assert "neither a preset" in shown
-    differences = at.dataframe[-1].value
-    assert list(differences["setting"]) == ["precision.weights"]
+    differences = at.table[-1].value
+    assert list(differences["setting"]) == ["Weights"]
 
 
 def test_every_control_is_a_field_and_has_a_label():

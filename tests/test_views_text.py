@@ -156,18 +156,18 @@ class TestComparison:
     def test_only_differences_and_ratios(self, answer):
         other = set_path(SMALL, "precision.weights", "fp8")
         plans = [answer.to_dict(), plan(other, effort="quick").to_dict()]
-        assert [row["setting"] for row in comparison.differences([SMALL, other])] == ["precision.weights"]
+        assert [row["setting"] for row in comparison.differences([SMALL, other])] == ["Weights"]
         rows = {row["figure"]: row["B"] for row in comparison.table(plans, 95)}
         assert "×" in rows["TPOT p95"]
         assert "(tie)" in rows["$ per month"]
-        assert comparison.sentence(1, [SMALL, other], plans).startswith("B changes precision.weights bf16 → fp8")
+        assert comparison.sentence(1, [SMALL, other], plans).startswith("B changes Weights bf16 → fp8")
         assert comparison.sentence(1, [SMALL, SMALL], plans[:1] * 2) == "B is the same scenario as A."
 
 
 def test_the_verdict_names_state_and_limit(answer):
     data = answer.to_dict()
     assert [badge.text for badge in verdict.badges(data)][:2] == ["Fits", "Keeps the promise"]
-    assert "max_num_seqs" in verdict.binding(data, SMALL)
+    assert "“Most sequences”" in verdict.binding(data, SMALL)
     late = set_path(SMALL, "slo.ttft_s", 0.001)
     missed = plan(late, effort="quick").to_dict()
     assert verdict.promise_kept(missed).text == "Misses TTFT"

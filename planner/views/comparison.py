@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from planner.links.fields import Texts
 from planner.scenario import Scenario
 from planner.views import verdict
 from planner.views.text import compact, digits, percent, seconds, usd
+from planner.views.words import labels
 
 Json = dict[str, Any]
 TIE = 0.02
@@ -95,7 +97,8 @@ def differences(scenarios: Sequence[Scenario]) -> list[dict[str, str]]:
     for path in paths:
         values = [query.get(path, default_text(path)) for query in queries]
         if any(v != values[0] for v in values):
-            rows.append({"setting": path} | {letter(i): v if isinstance(v, str) else ", ".join(v) for i, v in enumerate(values)})
+            name = labels().get(path, path)
+            rows.append({"setting": name} | {letter(i): v if isinstance(v, str) else ", ".join(v) for i, v in enumerate(values)})
     return rows
 
 
@@ -140,6 +143,14 @@ def ratios(plans: Sequence[Json], percentile: int) -> list[dict[str, Any]]:
             if first and mine and figure.less_is_better is not None:
                 rows.append({"figure": figure.name, "who": letter(i), "ratio": mine / first, "text": f"×{digits(mine / first)}"})
     return rows
+
+
+def largest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The chart of ratios in one sentence: what moved most."""
+    most = max(rows, key=lambda row: abs(math.log(row["ratio"])))
+    if abs(most["ratio"] - 1) < TIE:
+        return "No figure differs by more than chance."
+    return f"What moves most is {most['figure']} of {most['who']}, {most['text']}. Left of the line is less than A, right of it more."
 
 
 def sentence(i: int, scenarios: Sequence[Scenario], plans: Sequence[Json]) -> str:

@@ -12,7 +12,8 @@ from planner import links
 from planner.scenario import Scenario, set_path
 from planner.views import doors, plans, state, verdict
 from planner.views.charts import Ink, Rows, Spec, memory
-from planner.views.text import gibibytes, plain
+from planner.views.text import MISSING, cell, gibibytes, plain
+from planner.views.words import TERMS, spoken
 
 Json = dict[str, Any]
 WELCOME = "Does it fit, how long do people wait, what does a token cost? Change anything on the left, or start from a question."
@@ -72,6 +73,7 @@ class Card:
     """One figure above the fold."""
 
     label: str
+    """In our own words: screen readers hear it as it is written."""
     value: str
     below: str = ""
     help: str = ""
@@ -82,7 +84,7 @@ def cards(row: Sequence[Card]) -> None:
     with st.grid(len(row), min_column_width=150):
         for card in row:
             st.metric(
-                plain(card.label),
+                card.label,
                 plain(card.value),
                 delta=plain(card.below) or None,
                 delta_color="off",
@@ -108,10 +110,9 @@ def problems(plan: Json) -> None:
 
 
 def sentence(problem: Json) -> str:
-    """A problem and its way out as sentences."""
-    return " ".join(
-        f"{part[:1].upper()}{part[1:].rstrip('.')}." for part in (problem["message"].strip(), problem["remedy"].strip()) if part
-    )
+    """A problem and its way out as sentences, in the sidebar's words."""
+    parts = (spoken(problem[part].strip()) for part in ("message", "remedy"))
+    return " ".join(f"{part[:1].upper()}{part[1:].rstrip('.')}." for part in parts if part)
 
 
 def cannot_run(plan: Json, scenario: Scenario) -> None:
@@ -120,8 +121,13 @@ def cannot_run(plan: Json, scenario: Scenario) -> None:
     remedies(plan, scenario)
     if plan["memory"]["fits"] is not None:
         chart(memory.bar(plan, ink()), memory.takeaway(plan))
-        terms = plan["memory"].get("terms") or []
-        explain("Memory of one GPU", [(f"{t['name']}: {gibibytes(t['bytes'])}", t["formula"], t["source"]) for t in terms])
+        memory_terms(plan)
+
+
+def memory_terms(plan: Json) -> None:
+    """The memory budget of one GPU, term by term."""
+    terms = [(TERMS.get(t["name"], t["name"]), t) for t in plan["memory"].get("terms") or []]
+    explain("Memory of one GPU", [(f"{name}: {gibibytes(t['bytes'])}", t["formula"], t["source"]) for name, t in terms])
 
 
 def remedies(plan: Json, scenario: Scenario) -> None:
@@ -158,14 +164,16 @@ def chart(spec: Spec, takeaway: str, key: str | None = None, on_select: Callable
     st.caption(plain(takeaway))
 
 
-def table(rows: Rows, alt: str, **config: Any) -> None:
-    """Rows as a table that screen readers can walk."""
+def table(rows: Rows, alt: str) -> None:
+    """Rows that screen readers can walk: short tables wrap and print whole, longer ones scroll, sort and can be searched."""
     import pandas as pd
 
-    height: Any = "content" if len(rows) <= ROWS_SHOWN else "auto"
-    st.dataframe(
-        pd.DataFrame([dict(row) for row in rows]), hide_index=True, width="stretch", height=height, alt=alt, column_config=config or None
-    )
+    filled = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) not in (None, "") for row in rows)]
+    if len(rows) > ROWS_SHOWN:
+        st.dataframe(pd.DataFrame([dict(row) for row in rows])[filled], hide_index=True, width="stretch", alt=alt, placeholder=MISSING)
+        return
+    cells = [{plain(name): plain(cell(row.get(name))) for name in filled} for row in rows]
+    st.table(pd.DataFrame(cells), border="horizontal", hide_index=True, alt=alt)
 
 
 def explain(title: str, lines: Sequence[tuple[str, str, str]]) -> None:

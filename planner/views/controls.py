@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner.links.fields import leaves
@@ -23,6 +23,8 @@ class Control:
     options: tuple[str | int, ...] = ()
     note: str = ""
     """Shown before the field's own description."""
+    stated: bool = False
+    """No default: whatever it holds stands in the link."""
 
     @property
     def help(self) -> str:
@@ -50,13 +52,12 @@ LENGTHS = (
     Control("workload.input_len", "Prompt tokens", "length", step=64, format="%.0f"),
     Control("workload.output_len", "Output tokens", "length", step=32, format="%.0f"),
 )
-LOAD = (
-    Control("workload.request_rate", "Requests/s", "number", step=0.5, format="%.2f"),
-    Control("workload.max_concurrency", "or clients", "whole", minimum=1, note="Leave empty to plan by rate."),
-)
+RATE = (Control("workload.request_rate", "Requests/s", "number", step=0.5, format="%.2f"),)
+RATE_STATED = (replace(RATE[0], stated=True),)
+CLIENTS = (Control("workload.max_concurrency", "Clients", "whole", minimum=1),)
 PROMISE = (
-    Control("slo.ttft_s", "TTFT, seconds", "number", step=0.1, format="%.2f", note="0 is no promise."),
-    Control("slo.tpot_s", "TPOT, seconds", "number", step=0.005, format="%.3f", note="0 is no promise."),
+    Control("slo.ttft_s", "First token, s", "number", step=0.1, format="%.2f", note="TTFT; 0 is no promise."),
+    Control("slo.tpot_s", "Next tokens, s", "number", step=0.005, format="%.3f", note="TPOT, from token to token; 0 is no promise."),
 )
 PERCENTILE = (Control("slo.percentile", "Promised for this percent of requests", "segments", options=(50, 90, 95, 99)),)
 
@@ -91,6 +92,7 @@ ENGINE_SWITCHES = (
 SPECULATION_SWITCH = (Control("speculative", "Draft tokens and verify them", "toggle"),)
 SPECULATION = (
     Control("speculative.method", "Method", "select", options=METHODS),
+    Control("speculative.text", "Kind of text", "select", options=("prose", "code", "maths", "summaries")),
     Control("speculative.num_speculative_tokens", "Drafted per step", "whole", minimum=1),
     Control(
         "speculative.acceptance_rate",
@@ -98,7 +100,7 @@ SPECULATION = (
         "number",
         step=0.05,
         format="%.2f",
-        note="Empty takes the measured rates of the method.",
+        note="Empty takes the measured rates of the method on this kind of text.",
     ),
     Control("speculative.draft_cost", "Draft cost", "number", step=0.01, format="%.3f"),
 )
@@ -134,7 +136,7 @@ LEVEL = (
 )
 TRACE = (Control("workload.trace.name", "Replay a trace", "select"),)
 
-MAIN = (*MODEL, *PRECISION, *GPU, *SIZE, *FLEET, *LENGTHS, *LOAD, *PROMISE, *PERCENTILE)
+MAIN = (*MODEL, *PRECISION, *GPU, *SIZE, *FLEET, *LENGTHS, *RATE, *CLIENTS, *PROMISE, *PERCENTILE)
 DETAIL = (
     *TRAFFIC_DETAIL,
     *ENGINE,

@@ -17,11 +17,11 @@ Json = dict[str, Any]
 
 def list_prices(plan: Json, scenario: Scenario) -> None:
     cost = plan["cost"]
+    cached = f"cached {usd(cost['usd_per_mtok_cached_input'])}, " if cost["usd_per_mtok_cached_input"] else ""
     st.markdown(
         plain(
-            f"At this load a million input tokens cost {usd(cost['usd_per_mtok_input'])}, cached "
-            f"{usd(cost['usd_per_mtok_cached_input'])}, output {usd(cost['usd_per_mtok_output'])}; a "
-            f"request {usd(cost['usd_per_request'])}."
+            f"At this load a million input tokens cost {usd(cost['usd_per_mtok_input'])}, {cached}output "
+            f"{usd(cost['usd_per_mtok_output'])}; a request {usd(cost['usd_per_request'])}."
         )
     )
     if not cost["list_prices"]:
@@ -42,27 +42,18 @@ def list_prices(plan: Json, scenario: Scenario) -> None:
     rows = [
         {
             "list price": p["label"],
-            "$ in": p["input"],
-            "$ cached": p["cached_input"],
-            "$ out": p["output"],
-            "$ blended": p["blended"],
+            "$ in": usd(p["input"]),
+            "$ cached": usd(p["cached_input"]) if any(q["cached_input"] for q in cost["list_prices"]) else None,
+            "$ out": usd(p["output"]),
+            "$ blended": usd(p["blended"]),
             "times this plan": p["ratio"],
-            "break-even, requests a day": (cost["break_even_requests_per_day"].get(p["label"]) or {}).get("uncached"),
+            "own fleet pays from, requests a day": compact((cost["break_even_requests_per_day"].get(p["label"]) or {}).get("uncached")),
             "date": dated(p["date"], "yours"),
             "source": p["source"],
         }
         for p in cost["list_prices"]
     ]
-    components.table(rows, "List prices of the same model beside this plan, dollars per million tokens", **money_columns())
-
-
-def money_columns() -> dict[str, Any]:
-    """Formats of price columns."""
-    money = st.column_config.NumberColumn(format="$%.3g")
-    return dict.fromkeys(("$ in", "$ cached", "$ out", "$ blended"), money) | {
-        "times this plan": st.column_config.NumberColumn(format="%.3g"),
-        "break-even, requests a day": st.column_config.NumberColumn(format="localized", step=1),
-    }
+    components.table(rows, "List prices of the same model beside this plan, dollars per million tokens")
 
 
 def one_step(plan: Json, scenario: Scenario) -> None:
@@ -80,7 +71,7 @@ def one_step(plan: Json, scenario: Scenario) -> None:
         rows = steps.term_rows(plan, "decode")
         components.chart(
             steps.terms(plan, "decode", components.ink()),
-            f"{rows[0]['name']} takes most, {seconds(rows[0]['total'] / 1e3)}, mainly bound by {rows[0]['bound']}."
+            f"Most time goes to {rows[0]['name']}, {seconds(rows[0]['total'] / 1e3)}, mainly bound by {rows[0]['bound']}."
             if rows
             else "No terms.",
         )

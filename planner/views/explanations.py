@@ -26,9 +26,7 @@ def everything(plan: Json, scenario: Scenario) -> None:
 
 def memory(plan: Json) -> None:
     """The memory budget, term by term."""
-    terms = plan["memory"].get("terms") or []
-    lines = [(f"{t['name']}: {gibibytes(t['bytes'])}", t["formula"], t["source"]) for t in terms]
-    components.explain("Memory of one GPU", lines)
+    components.memory_terms(plan)
     layers(plan)
 
 
@@ -69,7 +67,7 @@ def step_lines(plan: Json, scenario: Scenario) -> list[Line]:
     return [
         (
             "Batch",
-            f"{roof['batch']:,} = min(cache {mem['cache_limited_batch']:,}, max_num_seqs {scenario.engine.max_num_seqs:,}{clients})",
+            f"{roof['batch']:,} = min(cache {mem['cache_limited_batch']:,}, most sequences {scenario.engine.max_num_seqs:,}{clients})",
             "definition",
         ),
         (f"Decode step at batch {roof['batch']:,}", f"{seconds(roof['decode_step_s'])} = {terms}", level),
@@ -194,8 +192,8 @@ def confidence(plan: Json) -> None:
         else "No error band is known for this class of plan: treat the figures as estimates."
     )
     if told := verdict.bands(plan):
-        rows = [{"figure": name, "low": low, "high": high, "the plan is": side or "within"} for name, low, high, side in told]
-        components.table(rows, "Error bands of the plan's mean figures: four of five measurements fall within")
+        rows = [{"mean": b.figure, "this plan": b.mean, "low": b.low, "high": b.high, "the plan is": b.side or "within"} for b in told]
+        components.table(rows, "Error bands of the plan's means: four of five measurements fall within")
     nearest = found.get("nearest_measured") or []
     if nearest:
         last = ("source", "date", "id")

@@ -6,13 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from planner import catalog, cost
+from planner import catalog, cost, demand
 from planner.catalog.rental import dated
 from planner.cost import Load, mix_of
 from planner.economics import power as electricity
 from planner.economics import waterfall as economics
-from planner.scenario import Scenario
-from planner.views import components, plans, weeks
+from planner.scenario import Scenario, set_path
+from planner.views import components, plans, state, weeks
 from planner.views.charts import fleet as charts
 from planner.views.components import Card
 from planner.views.text import compact, digits, percent, plain, usd
@@ -21,6 +21,14 @@ Json = dict[str, Any]
 
 
 def week(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
+    if weeks.constant(found):
+        st.info("Demand is the same in every minute. Real services sleep at night: choose a week to see what that costs and saves.")
+        with st.container(horizontal=True):
+            for name, row in demand.index().items():
+                if name != "flat":
+                    args = (set_path(scenario, "fleet.demand_curve", name),)
+                    st.button(plain(row["title"]), key=f"fleet.curve.{name}", on_click=state.adopt, args=args)
+        return
     takeaway = (
         f"The autoscaled fleet runs {digits(scenario.fleet.startup_s)} s behind demand: "
         f"{percent(found.scaled.missed_share)} of requests arrive while it is short."

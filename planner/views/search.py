@@ -11,6 +11,7 @@ from planner.recommend import Exclusion, Option, Recommendation
 from planner.scenario import Scenario
 from planner.views import components, state
 from planner.views.text import compact, percent, plain, seconds, usd
+from planner.views.words import layout
 
 STAGES = {
     "illegal": "layout not possible",
@@ -43,13 +44,13 @@ def show(search: Search) -> None:
         ties = sum(o.tie for o in options) - 1
         more = f" {ties} other designs cost the same within what is known: choose among them by other reasons." if ties > 0 else ""
         st.success(
-            plain(f"{best.replicas} × {best.label} for {usd(best.usd_per_month)} a month; binding: {best.binding}.{more}"),
+            plain(f"{best.replicas} × ({layout(best.label)}) for {usd(best.usd_per_month)} a month; what limits it: {best.binding}.{more}"),
             icon=":material/check_circle:",
         )
         with st.container(horizontal=True):
             for i, option in enumerate(options[:3]):
                 st.button(
-                    plain(f"Adopt {option.replicas} × {option.label}"),
+                    plain(f"Adopt {option.replicas} × ({layout(option.label)})"),
                     key=f"recommend.adopt.{i}",
                     on_click=state.adopt,
                     args=(option.scenario,),
@@ -65,11 +66,11 @@ def show(search: Search) -> None:
             + " (batching limits counted one by one)."
         )
     )
-    wanted = st.text_input("Look up a design", key="recommend.find", placeholder="h200-sxm TP4")
+    wanted = st.text_input("Look up a design", key="recommend.find", placeholder="h200-sxm × 4")
     rows = [
-        {"design": o.label, "stage": STAGES.get(o.stage, o.stage), "reason": o.reason}
+        {"design": layout(o.label), "stage": STAGES.get(o.stage, o.stage), "reason": o.reason}
         for o in search.exclusions
-        if wanted.lower() in o.label.lower()
+        if wanted.lower() in layout(o.label).lower()
     ]
     components.table(
         rows[:500] or [{"design": "none matches", "stage": "", "reason": ""}], "Designs that are out, with the stage and the reason"
@@ -78,14 +79,14 @@ def show(search: Search) -> None:
 
 def _row(option: Option) -> dict[str, Any]:
     return {
-        "fleet": f"{option.replicas} × {option.label}",
+        "fleet": f"{option.replicas} × ({layout(option.label)})",
         "GPUs": option.gpus,
         "per month": usd(option.usd_per_month),
         "$ per M": usd(option.usd_per_mtok_blended),
         "TTFT": seconds(option.ttft_s),
         "TPOT": seconds(option.tpot_s),
         "margin": percent(1 - option.strain),
-        "binding": option.binding,
+        "limited by": option.binding,
         "tie": "tie with the best" if option.tie else "",
         "sequences": compact(option.scenario.engine.max_num_seqs),
         "notes": "; ".join(option.notes),

@@ -11,7 +11,7 @@ from planner.catalog.rental import dated
 from planner.catalog.workloads import workloads
 from planner.links.fields import leaves
 from planner.scenario import Scenario
-from planner.views import controls, doors, state
+from planner.views import arrivals, controls, doors, state, words
 from planner.views.text import plain
 from planner.views.widgets import Rendered, draw, pair
 
@@ -22,6 +22,7 @@ def render() -> Scenario:
         _preset()
         shown = _model_and_hardware() + _traffic() + _details()
         shown += _more(state.others())
+        _meanings()
     return state.gather(shown)
 
 
@@ -59,22 +60,17 @@ def _traffic() -> Rendered:
     st.subheader("Traffic", anchor=False)
     shapes = workloads()
     st.selectbox(
-        "Shape of traffic",
+        "Measured traffic",
         list(shapes),
         index=None,
         format_func=lambda slug: shapes[slug].title,
         key="_shape",
         on_change=doors.shape,
         placeholder="Fill in from…",
-        label_visibility="collapsed",
         help="Lengths, arrivals and promises of measured or published traffic.",
     )
-    closed = st.session_state.get(state.CLIENTS, state.scenario().workload.max_concurrency) is not None
-    shown = [
-        *pair(controls.LENGTHS),
-        *pair(controls.LOAD, disabled={state.RATE} if closed else set(), placeholders={state.CLIENTS: ("open loop", "")}),
-    ]
-    st.subheader("Promise", anchor=False)
+    shown = [*pair(controls.LENGTHS), *arrivals.draw()]
+    st.subheader("Promise to users", anchor=False)
     return [*shown, *pair(controls.PROMISE), *draw(controls.PERCENTILE)]
 
 
@@ -139,3 +135,15 @@ def _more(paths: list[str]) -> Rendered:
             default = state.one_text(state.text_of(leaf, leaf.default) or "") if leaf.kind != "switch" else "false"
             st.text_input(path, value=default, key=path, bind="query-params", help=leaf.help or None)
     return paths
+
+
+def _meanings() -> None:
+    """Words and settings explained in the open, for those who do not hover."""
+    folded = st.expander("What the words mean", key="meanings", on_change="rerun")
+    if folded.open:
+        with folded:
+            for word, meaning in words.GLOSSARY.items():
+                st.markdown(f"**{plain(word)}** {plain(meaning)}")
+            st.markdown("**The settings**")
+            for control in (*controls.MAIN, *controls.DETAIL):
+                st.markdown(f"**{plain(control.label)}** {plain(control.help)}")

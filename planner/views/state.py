@@ -23,11 +23,11 @@ VIEW_KEYS = frozenset(
         *(f"claim.{field}" for field in ("batch", "tokens_per_s", "ttft_s", "usd_per_mtok")),
         *(f"lesson.{control}" for control in ("acceptance", "batch", "busy", "longest", "prompt", "shared", "tp", "weights")),
         *("lesson", "simulate.at_s", "simulate.by", "recommend.gpus", "accuracy.group", "accuracy.metric"),
-        *("fleet.api", "fleet.overflow", "fleet.region"),
+        *("fleet.api", "fleet.drill", "fleet.overflow", "fleet.region"),
     }
 )
 """Query keys of single pages: what they show, not part of the scenario."""
-RATE, CLIENTS = "workload.request_rate", "workload.max_concurrency"
+RATE = "workload.request_rate"
 
 
 def open_link() -> None:
@@ -76,8 +76,6 @@ def remember(scenario: Scenario, notes: links.Notes = ()) -> None:
 def gather(rendered: Iterable[str]) -> Scenario:
     """The scenario that the rendered widgets hold. A widget's limits live in the browser only, so it is read as a link is."""
     query = {path: text_of(leaves()[path], st.session_state.get(path)) for path in rendered}
-    if query.get(CLIENTS) is not None and st.session_state.get(RATE) == leaves()[RATE].default:
-        query[RATE] = None  # an untouched rate beside clients is a closed loop
     found, notes = links.decode(links.versioned({path: text for path, text in query.items() if text is not None}))
     if notes or found != st.session_state["_scenario"]:
         remember(found, notes)

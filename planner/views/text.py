@@ -9,6 +9,7 @@ from planner import units
 
 MISSING = "–"
 THIN = "\u202f"
+_DATE = re.compile(r"^\d{4}-\d\d(-\d\d)?$")
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
@@ -71,3 +72,14 @@ def percent(value: float | None) -> str:
 def rate(value: float | None, unit: str) -> str:
     """A number and its unit."""
     return MISSING if value is None or not math.isfinite(value) else f"{compact(value)}{THIN}{unit}"
+
+
+def cell(value: object) -> str:
+    """What stands in a table: a dash for nothing, three digits of a fraction, thousands apart in a count."""
+    if value is None or value == "":
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return digits(value)
+    return f"{value:,}" if isinstance(value, int) else _DATE.sub(lambda date: date[0].replace("-", "\u2011"), str(value))

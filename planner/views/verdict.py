@@ -20,6 +20,10 @@ class Badge:
     icon: str
 
 
+GRADES = {"A": "Model and GPU measured", "B": "GPU family measured", "C": "Extrapolated"}
+"""What stands behind a plan's step times. That runs differ from each other is another matter, and has a badge of its own."""
+
+
 def runs(plan: dict[str, Any]) -> bool:
     """Whether the plan can run at all, so that its figures may be shown."""
     return plan["memory"]["fits"] is True
@@ -43,13 +47,13 @@ def badges(plan: dict[str, Any]) -> list[Badge]:
     elif kept := promise_kept(plan):
         shown.append(kept)
     if "unstable" in found and "overloaded" not in found:
-        shown.append(Badge("Unstable", "orange", ":material/warning:"))
+        shown.append(Badge(f"p{plan['scenario']['slo']['percentile']} not settled", "orange", ":material/warning:"))
     grade = (plan["confidence"] or {}).get("grade")
     if plan["scenario"]["fidelity"] == "textbook":
         shown.append(Badge("Textbook arithmetic", "gray", ":material/school:"))
     elif grade:
         shown.append(
-            Badge(f"Confidence {grade}", "orange" if grade == "C" else "gray", ":material/verified:" if grade == "A" else ":material/help:")
+            Badge(GRADES[grade], "orange" if grade == "C" else "gray", ":material/verified:" if grade == "A" else ":material/help:")
         )
     return shown
 
@@ -78,21 +82,18 @@ def batch_limit(plan: dict[str, Any], scenario: Scenario) -> str:
     replicas = scenario.fleet.replicas
     clients = scenario.workload.max_concurrency if scenario.workload.request_rate is None else None
     if batch == memory["cache_limited_batch"]:
-        return (
-            "The batch is limited by KV-cache memory; an fp8 cache, more GPUs per replica or shorter contexts raise it."
-            if scenario.precision.kv_cache != "fp8"
-            else ("The batch is limited by KV-cache memory; more GPUs per replica or shorter contexts raise it.")
-        )
+        fp8 = "" if scenario.precision.kv_cache == "fp8" else "an fp8 cache, "
+        return f"More than {batch:,} at once do not fit into the KV cache; {fp8}more GPUs per replica or shorter contexts make room."
     if clients and batch == -(-clients // replicas):
-        return f"The batch is limited by the {clients:,} clients; more of them would fill it."
+        return f"There are only {clients:,} clients; more of them would fill it."
     return (
-        f"The batch is limited by engine.max_num_seqs = {scenario.engine.max_num_seqs:,}; the cache "
-        f"would hold {memory['cache_limited_batch']:,}."
+        f"The engine is set to run at most {scenario.engine.max_num_seqs:,} requests at once (“Most sequences”); "
+        f"the KV cache would hold {memory['cache_limited_batch']:,}."
     )
 
 
 def binding(plan: dict[str, Any], scenario: Scenario) -> str:
-    """One sentence: what binds this plan, and the nearest change that helps."""
+    """What limits this plan, and the nearest change that helps."""
     memory, slo = plan["memory"], plan["scenario"]["slo"]
     if memory["fits"] is False:
         return f"{gibibytes(memory['shortfall_bytes_per_gpu'])} per GPU are missing."
@@ -104,20 +105,20 @@ def binding(plan: dict[str, Any], scenario: Scenario) -> str:
         "host": "the engine's host code",
         "draft": "drafting",
     }
-    decode = (
-        f"A decode step of {plan['roofline']['batch']:,} sequences takes "
-        f"{seconds(plan['roofline']['decode_step_s'])}, most of it for "
-        f"{bound.get(plan['roofline']['decode_bound'], plan['roofline']['decode_bound'])}."
+    roof = plan["roofline"]
+    step = (
+        f"When it is full, one step gives {roof['batch']:,} requests their next token in {seconds(roof['decode_step_s'])}, "
+        f"most of it spent on {bound.get(roof['decode_bound'], roof['decode_bound'])}."
     )
     if "overloaded" in codes(plan):
-        return f"More arrives than is served. {decode}"
+        return f"More requests arrive than are served. {step}"
     ttft, queue = at_promise(plan, "ttft_s"), at_promise(plan, "queue_s")
     if slo["ttft_s"] and ttft and queue is not None and ttft > slo["ttft_s"]:
         cause = "waiting in the queue" if queue > ttft / 2 else "the prompt itself, which more replicas do not shorten"
-        return f"{percent(max(queue, ttft - queue) / ttft)} of the time to the first token is {cause}. {decode}"
+        return f"{percent(max(queue, ttft - queue) / ttft)} of the time to the first token is {cause}. {step}"
     used = useful_share(plan)
-    room = f" The load is {percent(used)} of what the promise allows." if used else ""
-    return f"{decode} {batch_limit(plan, scenario)}{room}"
+    room = f"The load is {percent(used)} of what the promise allows. " if used else ""
+    return f"{room}{step} {batch_limit(plan, scenario)}"
 
 
 MEANINGLESS = 20.0
@@ -157,16 +158,34 @@ def spare_gpus(scenario: Scenario) -> int:
     return scenario.fleet.spares * scenario.parallel.gpus
 
 
-BAND_FIGURES = {"usd": ("$ / M output", usd), "ttft": ("TTFT", seconds), "tpot": ("TPOT", seconds), "throughput": ("tokens/s", compact)}
+BAND_FIGURES = {"usd": ("$ per M output", usd), "ttft": ("TTFT", seconds), "tpot": ("TPOT", seconds), "throughput": ("tokens/s", compact)}
 """Figures with an error band: their names, and how they are shown."""
 
 
-def bands(plan: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """(figure, low, high, "at most" or "at least" where the figure is only a bound) of the plan's mean figures."""
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A mean figure of the plan with its error band, as text."""
+
+    figure: str
+    mean: str
+    low: str
+    high: str
+    side: str
+    """ "at most" or "at least" where the figure is only a bound."""
+
+
+def bands(plan: dict[str, Any]) -> list[Band]:
+    """The plan's mean figures with their bands."""
     found = plan["confidence"] or {}
-    one_sided, rows = found.get("one_sided") or {}, found.get("bands") or {}
+    one_sided, rows, latency = found.get("one_sided") or {}, found.get("bands") or {}, plan["latency"]
+    means = {
+        "usd": plan["cost"]["usd_per_mtok_output"],
+        "ttft": (latency.get("ttft_s") or {}).get("mean"),
+        "tpot": (latency.get("tpot_s") or {}).get("mean"),
+        "throughput": plan["throughput"].get("output_tokens_per_s"),
+    }
     return [
-        (name, show(rows[key][0]), show(rows[key][1]), one_sided.get(key, ""))
+        Band(name, show(means[key]), show(rows[key][0]), show(rows[key][1]), one_sided.get(key, ""))
         for key, (name, show) in BAND_FIGURES.items()
         if rows.get(key)
     ]
@@ -174,5 +193,11 @@ def bands(plan: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def how_wrong(plan: dict[str, Any]) -> str:
     """The bands in one sentence, or an empty string."""
-    told = ", ".join(f"{name} {low} to {high}" for name, low, high, _ in bands(plan) if low != high)
-    return f"Four of five measurements of systems like this one fall within: {told} (means)." if told else ""
+    told = ", ".join(f"{b.figure} {b.mean} ({b.low} to {b.high})" for b in bands(plan) if b.low != b.high)
+    if not told:
+        return ""
+    point = f"p{plan['scenario']['slo']['percentile']}"
+    return (
+        f"How wrong this may be, for means: {told}. Four of five measured systems like this one fall inside. "
+        f"The {point} above has no band of its own: too few measurements of it are published."
+    )

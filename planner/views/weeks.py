@@ -15,6 +15,8 @@ from planner.scenario import Price, Scenario
 from planner.units import DAY_S
 
 Json = dict[str, Any]
+SPOT_INTERRUPTIONS_PER_HOUR = 0.05
+"""Assumed for spot capacity where the scenario states none."""
 BASES = ("on_demand", "reserved_1y", "reserved_3y", "spot")
 
 
@@ -71,6 +73,11 @@ def fleet(plan: Json, scenario: Scenario) -> Fleet | None:
     return Fleet(rates, one, hour, usd, static, scaled)
 
 
+def constant(found: Fleet) -> bool:
+    """Demand never changes."""
+    return bool(found.rates.max() - found.rates.min() < 1e-9 * found.rates.max())
+
+
 def hourly(found: Fleet) -> list[dict[str, Any]]:
     """One row an hour: demand, and what the two fleets carry."""
     minutes = len(found.rates) // 168
@@ -98,7 +105,7 @@ def offers(scenario: Scenario) -> list[mix.Offer]:
         hours = [cost.gpu_hour(gpu, price) for gpu, _, _ in cost.pools(scenario)]
         usd = sum((h.usd if h else 0.0) * gpus for h, (_, gpus, _) in zip(hours, cost.pools(scenario), strict=True))
         if all(hours):
-            lost = scenario.fleet.interruption_per_hour or 0.05 if basis == "spot" else 0.0
+            lost = scenario.fleet.interruption_per_hour or SPOT_INTERRUPTIONS_PER_HOUR if basis == "spot" else 0.0
             found.append(mix.Offer(basis, usd, committed=basis.startswith("reserved"), interruption_per_hour=lost))
     return found
 

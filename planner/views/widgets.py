@@ -75,7 +75,7 @@ def _widget(control: Control, options: list[Any], placeholder: str | None, note:
             control.label, min_value=int(control.minimum), value=leaf.default, step=int(control.step), placeholder=placeholder, **common
         )
     else:
-        value = None if leaf.default is None else float(leaf.default)
+        value = None if leaf.default is None or control.stated else float(leaf.default)
         st.number_input(
             control.label,
             min_value=float(control.minimum),

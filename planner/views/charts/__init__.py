@@ -15,6 +15,13 @@ SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW)
 SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down", "stroke")
 
 
+AXIS_TIME = {"labelExpr": "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"}
+"""Seconds on an axis, with the unit that suits each tick."""
+NARROW_COLUMNS = {"expr": "width < 330 ? 2 : width < 520 ? 4 : 8"}
+"""Entries of a legend in a row: as many as a phone holds."""
+LABEL_LIMIT = {"expr": "width < 330 ? 110 : 180"}
+
+
 @dataclass(frozen=True, slots=True)
 class Ink:
     """Colours that follow the theme: Vega's own text and rules stay black on dark."""
@@ -46,7 +53,7 @@ def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
                 "labelFontSize": 12,
                 "titleFontSize": 12,
                 "titleFontWeight": "normal",
-                "labelLimit": 180,
+                "labelLimit": LABEL_LIMIT,
             },
             "legend": {
                 "labelColor": ink.text,
@@ -56,6 +63,7 @@ def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
                 "labelFontSize": 12,
                 "labelLimit": 240,
                 "symbolLimit": 12,
+                "columns": NARROW_COLUMNS,
             },
             "view": {"stroke": None},
             "text": {"color": ink.text, "fontSize": 12},
@@ -68,6 +76,15 @@ def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
 def x(field: str, title: str | None, kind: str = "quantitative", **rest: Any) -> Spec:
     """A position channel."""
     return {"field": field, "type": kind, "title": title, **rest}
+
+
+def room(top: float, pixels: int, low: float = 0.0) -> Spec:
+    """A scale from `low` that leaves `pixels` beyond `top` for the words after the longest bar, however narrow the screen."""
+    return {
+        "domain": [low, top],
+        "domainMax": {"expr": f"{low} + {top - low} * width / max(width - {pixels}, width / 3)"},
+        "nice": False,
+    }
 
 
 def categories(names: Sequence[str], colours: Sequence[str] = SERIES) -> Spec:

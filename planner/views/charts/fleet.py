@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from planner.views.charts import BLUE, GREEN, ORANGE, RED, Ink, Rows, Spec, base, x
+from planner.views.charts import AXIS_TIME, BLUE, GREEN, ORANGE, RED, Ink, Rows, Spec, base, categories, decades, room, x
 
 DAYS = "['Mon','Tue','Wed','Thu','Fri','Sat','Sun'][floor(datum.value / 24) % 7]"
 
@@ -74,8 +75,8 @@ def waterfall(bars: Rows, ink: Ink) -> Spec:
     low, high = min(0.0, *(b["low"] for b in bars)), max(b["high"] for b in bars)
     kinds: dict[str, Any] = {"domain": ["adds", "takes off", "total"], "range": [ORANGE, GREEN, BLUE]}
     down = x("name", None, "nominal", sort=names, axis={"labelOverlap": False})
-    span = {"domain": [low, high * 1.35], "nice": False}
-    return base(bars, 90 + 32 * len(names), ink) | {
+    span = room(high, 70, low)
+    return base(bars, 108 + 32 * len(names), ink) | {
         "layer": [
             {
                 "mark": {"type": "bar", "height": {"band": 0.6}},
@@ -114,7 +115,7 @@ def tornado(rows: Rows, today: float, ink: Ink) -> Spec:
         for row in rows
         for end, move in zip(("low", "high"), dots["domain"], strict=True)
     ]
-    return base(rows, 90 + 32 * len(names), ink) | {
+    return base(rows, 108 + 32 * len(names), ink) | {
         "layer": [
             {
                 "mark": {"type": "rule", "strokeWidth": 8, "opacity": 0.35, "color": BLUE},
@@ -135,3 +136,43 @@ def tornado(rows: Rows, today: float, ink: Ink) -> Spec:
             {"mark": {"type": "rule", "strokeWidth": 2, "color": RED}, "encoding": {"x": {"datum": 0}}},
         ]
     }
+
+
+def drill(rows: Rows, events_s: Sequence[float], promise_s: float | None, ink: Ink) -> Spec:
+    """First tokens over a run on a log axis, a line a drill; dashes are moments at which a replica was asked for. Rows are {t, s, who}."""
+    names = list(dict.fromkeys(row["who"] for row in rows))
+    values = [row["s"] for row in rows] + ([promise_s] if promise_s else [])
+    low, high = (min(values) / 1.5, max(values) * 1.5) if values else (0.1, 1.0)
+    across = x("t", "seconds into the run", axis={"grid": False}, scale={"nice": False})
+    up = x(
+        "s",
+        "first token, p95",
+        scale={"type": "log", "domain": [low, high], "nice": False},
+        axis={"values": decades(low, high), **AXIS_TIME},
+    )
+    dashes = {"domain": names, "range": [[1, 0], [6, 3], [2, 2], [8, 2, 2, 2]][: len(names)]}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "line", "strokeWidth": 2, "interpolate": "step-after"},
+            "encoding": {
+                "x": across,
+                "y": up,
+                "color": {"field": "who", "type": "nominal", "scale": categories(names)},
+                "strokeDash": {"field": "who", "type": "nominal", "scale": dashes},
+                "tooltip": [
+                    {"field": "who", "title": "Drill"},
+                    {"field": "t", "title": "s into the run", "format": ".3~g"},
+                    {"field": "s", "title": "first token p95, s", "format": ".3~g"},
+                ],
+            },
+        }
+    ]
+    layers += [
+        {"mark": {"type": "rule", "strokeDash": [3, 3], "color": ink.faint}, "encoding": {"x": {"datum": event, "type": "quantitative"}}}
+        for event in events_s
+    ]
+    if promise_s:
+        layers.append(
+            {"mark": {"type": "rule", "color": RED, "strokeWidth": 2}, "encoding": {"y": {"datum": promise_s, "type": "quantitative"}}}
+        )
+    return base(rows, 300, ink) | {"layer": layers}

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.views.charts import BLUE, ORANGE, RED, Ink, Rows, Spec, base, decades, x
+from planner.views.charts import AXIS_TIME, BLUE, ORANGE, RED, Ink, Rows, Spec, base, decades, x
 from planner.views.text import seconds
 
-METRICS = (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("itl_s", "ITL"), ("e2e_s", "whole answer"), ("queue_s", "queue"))
+METRICS = (
+    ("ttft_s", "first token"),
+    ("tpot_s", "next tokens"),
+    ("itl_s", "every gap"),
+    ("e2e_s", "whole answer"),
+    ("queue_s", "in the queue"),
+)
 POINTS = ("p50", "p90", "p95", "p99")
 
 
@@ -92,10 +98,7 @@ def against_load(points: Rows, promise_s: float | None, title: str, ink: Ink) ->
     low, high = (min(values) / 1.5, max(values) * 1.5) if values else (0.1, 1.0)
     up: dict[str, Any] = {
         "scale": {"type": "log", "domain": [low, high], "nice": False},
-        "axis": {
-            "values": decades(low, high),
-            "labelExpr": "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'",
-        },
+        "axis": {"values": decades(low, high), **AXIS_TIME},
     }
     loads = [p["load"] for p in data] or [1.0]
     across = x("load", "requests per second", scale={"domain": [0, max(loads) * 1.03], "nice": False}, axis={"grid": False})

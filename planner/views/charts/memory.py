@@ -58,7 +58,6 @@ def bar(plan: dict[str, Any], ink: Ink) -> Spec:
                 "field": "part",
                 "type": "nominal",
                 "scale": {"domain": names, "range": [colours[n] for n in names]},
-                "legend": {"columns": 4},
             },
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": [{"field": "part", "title": "Part"}, {"field": "gib", "title": "GiB per GPU", "format": ".3~g"}],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.catalog.rental import dated
-from planner.views.charts import BLUE, ORANGE, Ink, Rows, Spec, base, categories, decades, shapes, x
+from planner.views.charts import BLUE, ORANGE, Ink, Rows, Spec, base, categories, decades, room, shapes, x
 from planner.views.text import usd
 
 
@@ -76,9 +76,9 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
     """Blended $ per M tokens of this plan and of list prices, cheapest first."""
     own = plan["cost"]["usd_per_mtok_blended"] or 0.0
     listed = [p for p in plan["cost"]["list_prices"] if p["blended"]]
-    data = [{"who": "this plan", "usd": own, "kind": "this plan", "text": usd(own)}] if own else []
+    data = [{"who": "this plan", "usd": own, "kind": "this plan", "text": usd(own), "date": "at this load"}] if own else []
     data += [
-        {"who": p["label"], "usd": p["blended"], "kind": "list price", "text": f"{usd(p['blended'])} ({dated(p['date'], 'yours')})"}
+        {"who": p["label"], "usd": p["blended"], "kind": "list price", "text": usd(p["blended"]), "date": dated(p["date"], "yours")}
         for p in listed
     ]
     data.sort(key=lambda row: row["usd"])
@@ -93,7 +93,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
                         "usd",
                         "$ per M tokens at this plan's mix of input, cached and output",
                         stack=None,
-                        scale={"domain": [0, max([1e-9, *(p["blended"] for p in listed), own]) * 1.3], "nice": False},
+                        scale=room(max([1e-9, *(p["blended"] for p in listed), own]), 60),
                         axis={"format": "$~g", "tickCount": 6},
                     ),
                     "color": {
@@ -101,7 +101,11 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
                         "type": "nominal",
                         "scale": {"domain": ["this plan", "list price"], "range": [ORANGE, BLUE]},
                     },
-                    "tooltip": [{"field": "who", "title": "Price"}, {"field": "text", "title": "Blended"}],
+                    "tooltip": [
+                        {"field": "who", "title": "Price"},
+                        {"field": "text", "title": "Blended"},
+                        {"field": "date", "title": "As of"},
+                    ],
                 },
             },
             {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.views.charts import BLUE, GREEN, ORANGE, Ink, Rows, Spec, base, x
+from planner.views.charts import BLUE, GREEN, ORANGE, SHAPES, Ink, Rows, Spec, base, x
 
 WHO = ("B", "C", "D")
 
@@ -10,6 +10,7 @@ WHO = ("B", "C", "D")
 def dots(rows: Rows, ink: Ink) -> Spec:
     """Ratio of each figure to the first scenario's, on a log axis around 1."""
     names = list(dict.fromkeys(r["figure"] for r in rows))
+    who = [letter for letter in WHO if any(r["who"] == letter for r in rows)]
     spread = max(1.25, *(max(r["ratio"], 1 / r["ratio"]) for r in rows)) * 1.15
     ticks = [t for t in (0.01, 0.03, 0.1, 0.2, 0.33, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 5, 10, 30, 100) if 1 / spread <= t <= spread]
     across = x(
@@ -24,11 +25,11 @@ def dots(rows: Rows, ink: Ink) -> Spec:
                 "encoding": {
                     "y": down,
                     "x": across,
-                    "color": {"field": "who", "type": "nominal", "scale": {"domain": list(WHO), "range": [BLUE, ORANGE, GREEN]}},
+                    "color": {"field": "who", "type": "nominal", "scale": {"domain": who, "range": [BLUE, ORANGE, GREEN][: len(who)]}},
                     "shape": {
                         "field": "who",
                         "type": "nominal",
-                        "scale": {"domain": list(WHO), "range": ["circle", "square", "triangle-up"]},
+                        "scale": {"domain": who, "range": list(SHAPES[: len(who)])},
                     },
                     "tooltip": [
                         {"field": "who", "title": "Scenario"},

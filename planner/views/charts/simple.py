@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from planner.views.charts import ORANGE, SERIES, SHAPES, Ink, Rows, Spec, base, categories, decades, x
+from planner.views.charts import ORANGE, SERIES, SHAPES, Ink, Rows, Spec, base, categories, decades, room, x
 
 
 def lines(
@@ -69,7 +69,7 @@ def bars(rows: Rows, up: str, ink: Ink, *, chosen: str = "", height: int | None 
     names = [r["name"] for r in rows]
     marked = [dict(r) | {"chosen": "chosen" if r["name"] == chosen else "other"} for r in rows]
     down = x("name", None, "nominal", sort=names, axis={"labelOverlap": False})
-    across = x("value", up, stack=None, scale={"domain": [0, top * 1.35], "nice": False}, axis={"tickCount": 5, "format": "~s"})
+    across = x("value", up, stack=None, scale=room(top, 90), axis={"tickCount": 5, "format": "~s"})
     return base(marked, height or 60 + 34 * len(rows), ink) | {
         "layer": [
             {
@@ -101,7 +101,7 @@ def stacked(rows: Rows, up: str, parts: Sequence[str], ink: Ink, colours: Sequen
     totals: dict[str, float] = {}
     for r in rows:
         totals[r["name"]] = totals.get(r["name"], 0.0) + r["value"]
-    return base(ordered, 90 + 34 * len(names), ink) | {
+    return base(ordered, 108 + 34 * len(names), ink) | {
         "mark": {"type": "bar", "height": {"band": 0.65}, "stroke": ink.paper, "strokeWidth": 0.5},
         "encoding": {
             "y": x("name", None, "nominal", sort=names, axis={"labelOverlap": False}),

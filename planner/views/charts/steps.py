@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.views.charts import BLUE, GREEN, ORANGE, PURPLE, RED, SKY, Ink, Rows, Spec, base, categories, decades, x
+from planner.views.charts import BLUE, GREEN, ORANGE, PURPLE, RED, SKY, Ink, Rows, Spec, base, categories, decades, room, x
 from planner.views.text import compact, seconds, usd
 
 BOUNDS = ("memory", "compute", "link", "launch", "host", "draft")
@@ -18,7 +18,7 @@ def terms(plan: dict[str, Any], phase: str, ink: Ink) -> Spec:
     names, longest = list(totals), max([1e-9, *totals.values()])
     labels = [{"name": name, "ms": ms, "label": seconds(ms / 1e3)} for name, ms in totals.items()]
     down = x("name", None, "nominal", sort=names, axis={"labelOverlap": False})
-    across = x("ms", "milliseconds", stack="zero", scale={"domain": [0, longest * 1.2], "nice": False}, axis={"tickCount": 6})
+    across = x("ms", "milliseconds", stack="zero", scale=room(longest, 60), axis={"tickCount": 6})
     bars = {
         "mark": {"type": "bar", "height": {"band": 0.7}},
         "encoding": {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from planner.views.charts import BLUE, GREEN, ORANGE, PURPLE, RED, SKY, Ink, Rows, Spec, base, decades, x
+from planner.views.charts import AXIS_TIME, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, Ink, Rows, Spec, base, decades, room, x
 
 KINDS = ("decode only", "decode and prompt chunk", "prompt only")
 KIND_COLOURS = (BLUE, ORANGE, PURPLE)
-AXIS_TIME = {"labelExpr": "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"}
 
 
 def steps(rows: Rows, arrivals: Rows, ink: Ink) -> Spec:
@@ -145,7 +144,7 @@ def waterfall(rows: Rows, ink: Ink) -> Spec:
     reasons = [{"request": n, "s": totals[n], "reason": next(r["reason"] for r in rows if r["request"] == n)} for n in names]
     longest = max(totals.values())
     down = x("request", None, "nominal", sort=names, axis={"labelOverlap": False})
-    across = x("s", "seconds since arrival", stack="zero", scale={"domain": [0, longest * 1.9], "nice": False}, axis={"tickCount": 8})
+    across = x("s", "seconds since arrival", stack="zero", scale=room(longest, 330), axis={"tickCount": 8})
     parts = {"domain": ["queue", "prompt", "output"], "range": [RED, ORANGE, SKY]}
     return base(rows, 70 + 24 * len(names), ink) | {
         "layer": [
@@ -166,7 +165,7 @@ def waterfall(rows: Rows, ink: Ink) -> Spec:
             },
             {
                 "data": {"values": reasons},
-                "mark": {"type": "text", "align": "left", "dx": 6, "color": ink.text, "limit": 420},
+                "mark": {"type": "text", "align": "left", "dx": 6, "color": ink.text, "limit": {"expr": "min(420, width * 0.6)"}},
                 "encoding": {"y": down, "x": {"field": "s", "type": "quantitative"}, "text": {"field": "reason"}},
             },
         ]

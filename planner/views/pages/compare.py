@@ -6,7 +6,7 @@ import streamlit as st
 
 from planner import links
 from planner.scenario import Scenario
-from planner.views import comparison, components, plans, state, verdict
+from planner.views import comparison, components, older, plans, state, verdict
 from planner.views.charts import ratios
 from planner.views.text import plain
 
@@ -32,6 +32,7 @@ def render() -> None:
     if len(scenarios) == 1:
         st.info("Nothing to compare with yet: pick a change above, or paste a link, a preset's name or settings into B.")
         _levers(first)
+        older.against_today()
         return
     broken = [reason for s in scenarios[1:] if (reason := plans.refused(s))]
     if broken:
@@ -52,10 +53,11 @@ def render() -> None:
         rows = comparison.ratios(answers, first.slo.percentile)
         if rows:
             st.subheader("Times A", anchor=False)
-            components.chart(ratios.dots(rows, components.ink()), "Left of the line is less than A, right of it more.")
+            components.chart(ratios.dots(rows, components.ink()), comparison.largest(rows))
     st.subheader("What differs", anchor=False)
     components.table(comparison.differences(scenarios), "Settings that differ between the scenarios")
     _links(scenarios)
+    older.against_today()
 
 
 def _choose(first: Scenario) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner.scenario import Scenario
-from planner.views import components, decision, fleet_tabs, state, verdict, weeks
+from planner.views import components, decision, drills, fleet_tabs, state, verdict, weeks
 from planner.views.components import Card
 from planner.views.text import digits, percent, plain, rate, usd
 
@@ -33,8 +33,26 @@ def render() -> None:
         )
         return
     _answer(found, scenario)
-    names = ["A week of demand", "How to pay", "Own fleet or API", "What moves it", "From floor to bill", "GPU prices", "Power and carbon"]
-    bodies = (fleet_tabs.week, fleet_tabs.payment, fleet_tabs.api, decision.tab, fleet_tabs.waterfall, fleet_tabs.prices, fleet_tabs.power)
+    names = [
+        "A week of demand",
+        "How to pay",
+        "Own fleet or API",
+        "What moves it",
+        "Failure drills",
+        "From floor to bill",
+        "GPU prices",
+        "Power and carbon",
+    ]
+    bodies = (
+        fleet_tabs.week,
+        fleet_tabs.payment,
+        fleet_tabs.api,
+        decision.tab,
+        drills.tab,
+        fleet_tabs.waterfall,
+        fleet_tabs.prices,
+        fleet_tabs.power,
+    )
     for tab, body in zip(st.tabs(names, key="fleet.tab", on_change="rerun", bind="query-params"), bodies, strict=True):
         if tab.open:
             with tab:
@@ -48,48 +66,46 @@ def _replicas(count: int) -> str:
 def _answer(found: weeks.Fleet, scenario: Scenario) -> None:
     static, scaled, one = found.static, found.scaled, found.capacity
     how = "simulated" if one.simulated else "closed form, the simulated figure follows"
+    sized = (
+        f"One replica carries {rate(one.requests_per_s, 'requests/s')} within the promise ({how}). "
+        f"The busiest minute takes {_replicas(static.peak_replicas)}, {percent(static.busy)} busy over the week"
+    )
+    idle = Card(
+        "Paid but idle", usd(weeks.idle_usd_per_month(found)), "of the static fleet", "What the static fleet pays for capacity nobody uses."
+    )
+    fixed = Card(
+        "Static, a month",
+        usd(static.usd_per_month),
+        _replicas(static.peak_replicas),
+        "Sized for the busiest minute at the target utilization, spares included.",
+    )
+    if weeks.constant(found):
+        st.markdown(plain(f"{sized}. Demand is constant in this scenario, so autoscaling has nothing to follow."))
+        components.cards([fixed, idle])
+        return
     saved = 1 - scaled.usd / static.usd if static.usd else 0.0
     st.markdown(
         plain(
-            f"One replica carries {rate(one.requests_per_s, 'requests/s')} within the promise ({how}). "
-            "Sized for the peak of the week that takes "
-            f"{_replicas(static.peak_replicas)}, {percent(static.busy)} busy; autoscaling pays for "
-            f"{digits(scaled.mean_replicas)} on average, "
-            f"{percent(saved)} less, and {percent(scaled.missed_share)} of requests meet a fleet that is still starting."
+            f"{sized}; autoscaling pays for {digits(scaled.mean_replicas)} on average, {percent(saved)} less, and "
+            f"{percent(scaled.missed_share)} of requests meet a fleet that is still starting."
         )
     )
+    most = scenario.fleet.max_replicas or "any number of"
     components.cards(
         [
+            fixed,
             Card(
-                "Static, per month",
-                usd(static.usd_per_month),
-                _replicas(static.peak_replicas),
-                "Sized for the busiest minute at the target utilization, spares included.",
-            ),
-            Card(
-                "Autoscaled, per month",
+                "Autoscaled, a month",
                 usd(scaled.usd_per_month),
                 f"{digits(scaled.mean_replicas)} on average",
-                (
-                    f"Start-up {digits(scenario.fleet.startup_s)} s, between {scenario.fleet.min_replicas} and "
-                    f"{scenario.fleet.max_replicas or 'any number of'} replicas."
-                ),
+                f"Start-up {digits(scenario.fleet.startup_s)} s, between {scenario.fleet.min_replicas} and {most} replicas.",
             ),
-            Card(
-                "Paid but idle",
-                usd(weeks.idle_usd_per_month(found)),
-                "of the static fleet",
-                "What the static fleet pays for capacity that nobody uses.",
-            ),
+            idle,
             Card(
                 "Peak over mean",
                 digits(float(found.rates.max() / found.rates.mean())),
-                scenario.fleet.demand_curve
-                if isinstance(scenario.fleet.demand_curve, str)
-                else "constant demand"
-                if scenario.fleet.demand_curve is None
-                else "your curve",
-                ("Of the demand curve, minute by minute; choose one in the sidebar under Layout, spares, routing."),
+                scenario.fleet.demand_curve if isinstance(scenario.fleet.demand_curve, str) else "your curve",
+                "Of the week of demand, minute by minute; choose one in the sidebar.",
             ),
         ]
     )

@@ -50,31 +50,31 @@ def cards(plan: Json, scenario: Scenario) -> list[Card]:
     endless = "overloaded" in verdict.codes(plan)
     return [
         Card(
-            "$ / M output",
+            "$ per M output",
             usd(cost["usd_per_mtok_output"]),
-            f"floor {usd(cost['floor']['usd_per_mtok_output'])}",
+            f"at best {usd(cost['floor']['usd_per_mtok_output'])}",
             (
-                "Dollars per million output tokens at this load, idle time and spares included. The floor is "
-                "a machine that only decodes, always busy."
+                "Dollars per million output tokens at this load, idle time and spares included. At best (the floor): "
+                "a machine that only decodes, with a full batch, always busy."
             ),
         ),
         Card(
-            "Batch",
-            f"{roof['batch']:,} of {plan['memory']['cache_limited_batch']:,}",
-            f"{digits(load['mean_batch'])} on average" if load["mean_batch"] else "",
-            "Sequences in a step, and how many the KV cache holds at their final length.",
+            "Requests at once",
+            f"{digits(load['mean_batch'])} of {roof['batch']:,}" if load["mean_batch"] else f"up to {roof['batch']:,}",
+            f"cache holds {plan['memory']['cache_limited_batch']:,}",
+            "The batch: requests that share a step on average, of as many as the engine and the KV cache allow.",
         ),
         Card(
-            f"TTFT {point}",
+            f"First token {point}",
             "grows" if endless else seconds(ttft.get(point)),
-            "without end" if endless else f"promised {seconds(scenario.slo.ttft_s)}" if scenario.slo.ttft_s else "no promise",
-            "Arrival at the server to the first token: queue, prompt, one step.",
+            "without end" if endless else promised("TTFT", scenario.slo.ttft_s),
+            "TTFT: arrival at the server to the first token: queue, prompt, one step.",
         ),
         Card(
-            f"TPOT {point}",
+            f"Next tokens {point}",
             seconds(tpot.get(point)),
-            f"promised {seconds(scenario.slo.tpot_s)}" if scenario.slo.tpot_s else "no promise",
-            "Time per output token after the first, one value a request.",
+            promised("TPOT", scenario.slo.tpot_s),
+            "TPOT: time per output token after the first, one value a request.",
         ),
         Card(
             "Throughput",
@@ -91,11 +91,16 @@ def cards(plan: Json, scenario: Scenario) -> list[Card]:
     ]
 
 
+def promised(name: str, limit_s: float | None) -> str:
+    """The promise under a card."""
+    return f"{name} ≤ {seconds(limit_s)}" if limit_s else f"no {name} promise"
+
+
 def _wait_takeaway(plan: Json) -> str:
     point = f"p{plan['scenario']['slo']['percentile']}"
     parts = [
         f"{name} {seconds((plan['latency'][key] or {}).get(point))}"
-        for key, name in (("ttft_s", "first token"), ("tpot_s", "each further token"), ("e2e_s", "whole answer"))
+        for key, name in (("ttft_s", "first token"), ("tpot_s", "next tokens"), ("e2e_s", "whole answer"))
         if plan["latency"][key]
     ]
     promised = " Red ticks are the promises." if any(plan["scenario"]["slo"][key] for key in ("ttft_s", "tpot_s", "e2e_s")) else ""
