@@ -24,6 +24,11 @@ BORROWED_TYPE = 0.25
 1.0 (L40S), 1.3 (A100) and 1.7 times (H200) the step of a small batch that its 16-bit ones would give by this rule."""
 
 
+SLOW = 0.3
+"""Share of the memory bandwidth below which a measured kernel is doubted: others of its kind reach 0.6 to 1.0, and the benchmark may have
+run a backend that the engine would not choose (MXFP4 experts and FP8 MLA of SGLang on Hopper)."""
+
+
 @dataclass(slots=True)
 class Constants:
     """Kernel constants of one (GPU, engine). With `ideal` every efficiency is 1 and every launch is free."""
@@ -78,6 +83,10 @@ class Constants:
             self.substitutes[kernel] = f"{row['dtype']} kernels for {dtype}"
         elif not found.same_engine:
             self.substitutes[kernel] = f"{row['engine']} kernels"
+        elif row.get("memory", 1.0) < SLOW:
+            self.spread = BORROWED_TYPE
+            what = f"measured efficiencies of {row['memory']:.0%} of the memory bandwidth, perhaps not those of the backend in production"
+            self.substitutes[kernel] = what
         return row
 
     def peak(self, row: dict[str, Any]) -> float:
