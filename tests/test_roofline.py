@@ -435,7 +435,7 @@ def test_kernels_that_were_measured_far_below_their_kind_are_doubted() -> None:
     )
     (doubt,) = (p for p in found.problems if p.code == "low_confidence")
     assert doubt.severity == "warning"
-    assert "21% of the memory bandwidth" in doubt.message
+    assert "moe: efficiencies of 21% of the memory bandwidth" in doubt.message
 
 
 def test_a_step_of_one_sequence_does_not_pay_for_one_hiccup_of_the_link_s_benchmark() -> None:

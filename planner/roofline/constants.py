@@ -83,10 +83,14 @@ class Constants:
             self.substitutes[kernel] = f"{row['dtype']} kernels for {dtype}"
         elif not found.same_engine:
             self.substitutes[kernel] = f"{row['engine']} kernels"
-        elif row.get("memory", 1.0) < SLOW:
+        return self.doubted(kernel, row)
+
+    def doubted(self, kernel: str, row: dict[str, Any]) -> dict[str, Any]:
+        """The row; a note where its kernels were measured far below all others of their kind."""
+        if row.get("memory", 1.0) < SLOW:
             self.spread = BORROWED_TYPE
-            what = f"measured efficiencies of {row['memory']:.0%} of the memory bandwidth, perhaps not those of the backend in production"
-            self.substitutes[kernel] = what
+            share = f"efficiencies of {row['memory']:.0%} of the memory bandwidth"
+            self.substitutes[kernel] = f"{share} as measured, perhaps not on the backend that runs in production"
         return row
 
     def peak(self, row: dict[str, Any]) -> float:

@@ -94,7 +94,7 @@ def moe_row(m: ShardMoe, c: Constants, block_scaled: bool) -> dict[str, Any]:
         return general
     own = kernels.find("moe", c.gpu.slug, c.engine, dtype, experts=m.experts, hidden=m.hidden)
     if own is not None and all(own.row[k] == general[k] for k in ("gpu", "engine", "dtype")):
-        return own.row
+        return c.doubted("moe", own.row)
     return general
 
 
