@@ -427,7 +427,8 @@ def test_a_missed_promise_is_not_to_be_bought_and_the_fleet_that_holds_it_is_pri
     answer, extras, _ = made
     scenario = {**answer["scenario"], "slo": {**answer["scenario"]["slo"], "ttft_s": answer["latency"]["ttft_s"]["p95"] / 2}}
     flat = {**scenario, "fleet": {**scenario["fleet"], "demand_curve": None}}
-    fleet = {"words": "7 replicas (7 × h100-sxm)", "changes": [["fleet.replicas", 7]], "gpus": 7, "usd_per_month": 12345.0, "at_least": False}
+    words = "7 replicas (7 × h100-sxm)"
+    fleet = {"words": words, "changes": [["fleet.replicas", 7]], "gpus": 7, "usd_per_month": 12345.0, "at_least": False}
     document = export.document({**answer, "scenario": flat, "larger_fleet": fleet}, extras)
     verdict = document.sections[0].blocks[0]
     assert verdict.tone == "bad"

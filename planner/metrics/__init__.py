@@ -2,7 +2,7 @@
 
 from planner.metrics.classes import ClassLatency, by_class
 from planner.metrics.overload import SENT, backlog_growth, binding, overloaded, piling_up, sent_share
-from planner.metrics.promises import Kept, Promise, on_average, promises, reached, settled
+from planner.metrics.promises import Kept, Promise, decided, on_average, promises, reached, settled
 from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, known, quantiles, t975, t_interval
 from planner.metrics.summary import Latency, Metrics, Run, Throughput, summarize
 from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, meets, tpot_s, ttft_s, window
@@ -23,6 +23,7 @@ __all__ = [
     "backlog_growth",
     "binding",
     "by_class",
+    "decided",
     "e2e_s",
     "gaps_s",
     "good_requests",

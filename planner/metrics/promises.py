@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
 
-from planner.metrics.statistics import MIN_REPLICATIONS, known
+from planner.metrics.statistics import MIN_REPLICATIONS, known, t_interval
 from planner.metrics.window import API_S, Mode, e2e_s, tpot_s, ttft_s, window
 from planner.scenario import PriorityClass, Slo
 from planner.scheduler import Timeline
@@ -100,3 +100,19 @@ def settled(
         for kept in reached(timeline, given, api_s):
             seen.setdefault(kept.promise, []).append(kept.at_s)
     return all(known(figures) for figures in seen.values())
+
+
+def decided(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = API_S) -> bool:
+    """Whether the replications so far tell if the promises are kept: at least five, and for each promise an interval beside its limit.
+
+    One that is clearly broken settles it; the others are then of no consequence.
+    """
+    if len(timelines) < MIN_REPLICATIONS:
+        return False
+    seen: dict[Promise, list[float]] = {}
+    for timeline in timelines:
+        for kept in reached(timeline, given, api_s):
+            seen.setdefault(kept.promise, []).append(kept.strain)
+    ends = [(inf, inf) if not all(isfinite(v) for v in strains) else t_interval(strains) for strains in seen.values()]
+    sure = [end for end in ends if end is not None]
+    return any(low > 1 for low, _ in sure) or all(high <= 1 for _, high in sure)

@@ -20,7 +20,8 @@ __all__ = ["NOT_MODELLED", "BatchRow", "Deployment", "Effort", "Loaded", "Plan",
 def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
     """Answer a scenario. Deterministic for a scenario and a state of the data.
 
-    `effort` quick simulates one run and searches no capacity. What cannot run is a result with `problems`; `InputError`
+    `effort` quick simulates one run, decided as many as it takes to know whether the promise is kept; only full searches the capacity
+    and runs the step's error through the queue. What cannot run is a result with `problems`; `InputError`
     is raised only for what the catalogue does not know or a configuration that cannot be read.
     """
     parts = sides(scenario)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import bounds, capacity, traces, traffic
 from planner.cost import Load
-from planner.metrics import Kept, Metrics, on_average, overloaded, promises, reached, settled, summarize
+from planner.metrics import Kept, Metrics, decided, on_average, overloaded, promises, reached, settled, summarize
 from planner.plan.steady import decode_shape, plan_batch, prefill_rate
 from planner.plan.system import Deployments, run_once, simulated_share
 from planner.scenario import Scenario
@@ -19,9 +19,12 @@ from planner.scheduler import Timeline
 if TYPE_CHECKING:
     from planner.fleet.disaggregated import Transfers
 
-Effort = Literal["quick", "full"]
-"""quick: one run, no capacity search; full: as many runs as the promise needs, and the capacity."""
+Effort = Literal["quick", "decided", "full"]
+"""quick: one run, no capacity search; decided: as many runs as tell whether the promise is kept; full: as many as tell by how much, and
+the capacity."""
 
+DECIDING_RUNS = 20
+"""Runs after which a promise that lies inside the interval of what was seen is judged by the mean: twice as many halve nothing."""
 CAPACITY_TOLERANCE = 0.03
 CAPACITY_PROBES = 10
 CAPACITY_RUNS = 4
@@ -111,12 +114,15 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     def run(seed: int, rate_scale: float = 1.0) -> Timeline:
         return run_once(deployments, scenario, scenario.workload.seed + seed, rate_scale * pace)[0]
 
-    wanted = scenario.simulation.replications or (1 if effort == "quick" or mode == "benchmark" else bounds.MAX_REPLICATIONS)
+    most = {"quick": 1, "decided": min(DECIDING_RUNS, bounds.MAX_REPLICATIONS), "full": bounds.MAX_REPLICATIONS}[effort]
+    wanted = scenario.simulation.replications or (1 if mode == "benchmark" else most)
     fixed = scenario.simulation.replications is not None
     first, transfers = run_once(deployments, scenario, scenario.workload.seed, pace)
     timelines = [first]
     while len(timelines) < wanted and affordable(timelines, scenario):
         if not fixed and (overloaded(timelines[0]) or settled(timelines, given, api_s)):
+            break
+        if effort == "decided" and not fixed and decided(timelines, given, api_s):
             break
         timelines.append(run(len(timelines)))
     metrics = whole_fleet(summarize(timelines, slo, mode, api_s, classes), scenario)

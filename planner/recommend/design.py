@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from planner.metrics import MIN_REPLICATIONS
 from planner.plan import Plan, plan
 from planner.recommend.bounds import Bound
 from planner.recommend.space import with_replicas, with_setting
@@ -18,8 +17,8 @@ MOST_OVER_BOUND = 16
 """A design that needs this many times its closed-form bound is given up."""
 FAR_OFF = 1.5
 """Worst promise, observed over promised, above which one run is enough to give a design up."""
-NEAR = 0.15
-"""Distance from 1 within which a handful of runs does not decide."""
+NEAR = 1.25
+"""The same, above which one run of a very large fleet says that replicas do not help: a percentile of one run errs by so much."""
 ROOM = 0.95
 """Observed over promised above which a promise has nothing left to trade."""
 
@@ -40,6 +39,7 @@ class Design:
     simulated: int = 0
     steps: int = 0
     """Engine steps behind the simulations so far."""
+    failures: int = 0
     doubted: bool = False
     """Whether a very large fleet was tried."""
 
@@ -51,18 +51,18 @@ class Design:
     def settle(self) -> str:
         """Simulate once more: "open" when another number of replicas is to be tried, "closed" when all is known.
 
-        Grows by a share at a time while the promise breaks, then halves the gap; after the second failure one very large
-        fleet decides whether replicas help at all.
+        Grows by a share at a time while the promise breaks, then halves the gap; before the third attempt, for which many designs are
+        too dear, one very large fleet decides whether replicas help at all.
         """
+        if self.failures > 1 and not self.doubted and not self.holds:
+            self.doubted = True
+            if not self._helped(self.most):
+                return "closed"
         answer = self._try(self.replicas)
         if answer is not None:
             self.holds, self.answer = self.replicas, answer
         else:
-            again, self.failed = self.failed > 0, self.replicas
-            if again and not self.doubted and not self.holds:
-                self.doubted = True
-                if self._try(self.most) is None:
-                    return "closed"
+            self.failed, self.failures = self.replicas, self.failures + 1
         if self.holds:
             self.replicas = (self.failed + self.holds) // 2
             # The bound itself was not simulated to fail, but nothing below it can hold.
@@ -85,6 +85,20 @@ class Design:
                 return answer
             seen = _latest(seen, setting, answer)
         return None
+
+    def _helped(self, replicas: int) -> bool:
+        """Whether so many replicas could keep the promise with any batching limits, by one run each."""
+        layout, seen = self.judged.layout, None
+        for setting in layout.settings:
+            if seen is not None and not _worth_trying(setting, layout.settings[0], seen):
+                continue
+            answer = plan(with_replicas(with_setting(layout.scenario, setting), replicas), "quick")
+            self.simulated += 1
+            self.steps += answer.load.metrics.simulation.steps if answer.load else 0
+            if strain(answer) <= NEAR:
+                return True
+            seen = _latest(seen, setting, answer)
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +136,10 @@ def _worth_trying(setting: tuple[int, int], tried: tuple[int, int], seen: _Seen)
 def _decided(design: Scenario) -> tuple[Plan, int]:
     """The design simulated until it is clear whether it keeps its promise, and the plans that took.
 
-    One run settles what is far off, a handful most of the rest; only a strain near 1 is worth the replications of a full
-    plan, because a 95th percentile of one run can be a third off.
+    One run settles what is far off; the rest is repeated until the promise lies beside the interval of what was seen, because
+    a 95th percentile of one run can be a third off.
     """
     answer = plan(design, "quick")
     if design.simulation.replications is not None or strain(answer) > FAR_OFF:
         return answer, 1
-    handful = design.simulation.model_copy(update={"replications": MIN_REPLICATIONS})
-    several = plan(design.model_copy(update={"simulation": handful}), "quick")
-    if not 1 - NEAR <= strain(several) <= 1 + NEAR:
-        return several, 2
-    return plan(design, "full"), 3
+    return plan(design, "decided"), 2

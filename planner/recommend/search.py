@@ -89,8 +89,10 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
     Yields exclusions and options as they are found, progress between simulations, and a `Recommendation` last. Stop
     iterating to cancel. Designs are visited by a lower bound of their bill, so the search may end at the first design
     that can no longer beat the best by more than the tie band; among designs of equal bill the one with the larger
-    closed-form capacity comes first. `keep` options are verified with full replications before the end.
+    closed-form capacity comes first.
     """
+    if scenario.workload.request_rate == 0 and scenario.workload.trace is None:
+        raise InputError("workload.request_rate is 0, so there is no load to find a fleet for; give a rate above 0")
     space = space or Space()
     out: list[Exclusion] = []
     queue: list[tuple[float, float, int, Design]] = []
@@ -156,7 +158,7 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
 
 
 def best(scenario: Scenario, space: Space | None = None) -> Recommendation:
-    """Run a search to its end. Raises InputError for an empty space."""
+    """Run a search to its end. Raises InputError for an empty space or no load."""
     *_, last = recommend(scenario, space)
     assert isinstance(last, Recommendation)
     return last
