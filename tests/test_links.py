@@ -227,3 +227,11 @@ def test_links_of_every_version_open_to_the_same_scenario_for_ever(request):
     for entry in corpus:
         scenario, _ = links.decode(entry["query"])
         assert scenario == parse({**entry["scenario"], "schema_version": migrate.SCHEMA_VERSION}), entry["made"]
+
+
+def test_a_pasted_model_behind_a_preset_does_not_take_its_name():
+    link = links.encode(parse({"model": {"hf_config": {"model_type": "qwen2", "hidden_size": 64}}}))
+    assert links.decode(link)[0].model.name == "pasted-qwen2"
+    old = {key: text for key, text in link.items() if key != "model.name"}
+    assert links.decode(old)[0].model.name == "pasted-qwen2"
+    assert links.decode({**old, "preset": "chat-70b-2xh100"})[0].model.name == "pasted-qwen2"

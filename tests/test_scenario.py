@@ -1,6 +1,7 @@
 """The scenario is strict, frozen, hashable, documented, and says what is wrong in one sentence."""
 
 import json
+from typing import ClassVar
 
 import pytest
 from pydantic import BaseModel
@@ -123,3 +124,38 @@ def test_mean_of_a_cut_distribution_is_the_mean_of_its_draws(length: float | Len
 
     drawn = np.minimum(draw_lengths(np.random.default_rng(3), length, 200_000), cut)
     assert mean_length(length, cut) == pytest.approx(drawn.mean(), rel=0.02)
+
+
+class TestAPastedModelHasItsOwnName:
+    """Under the default slug its plan would show another model's title, list prices, measured rows and repository."""
+
+    config: ClassVar = {"model_type": "qwen2", "hidden_size": 1024}
+
+    @pytest.mark.parametrize(
+        ("more", "name"),
+        [
+            ({}, "pasted-qwen2"),
+            ({"model_type": None}, "pasted-config"),
+            ({"_name_or_path": "Qwen/Qwen2.5-72B-Instruct"}, "Qwen2.5-72B-Instruct"),
+            ({"_name_or_path": "/data/my runs/step 5/"}, "step-5"),
+            ({"_name_or_path": "--x; rm -rf $HOME"}, "x-rm-rf-HOME"),
+            ({"_name_or_path": "org/llama-3.1-8b"}, "pasted-qwen2"),
+            ({"_name_or_path": 7}, "pasted-qwen2"),
+        ],
+    )
+    def test_from_where_it_came_or_its_kind(self, more, name):
+        assert parse({"model": {"hf_config": {**self.config, **more}}}).model.name == name
+
+    def test_a_chosen_name_stays(self):
+        assert parse({"model": {"hf_config": self.config, "name": "mine"}}).model.name == "mine"
+
+    def test_written_out_and_read_again(self):
+        one = parse({"model": {"hf_config": self.config}})
+        assert parse(one.model_dump(mode="json")) == one
+
+    def test_set_on_a_preset_and_taken_away_again(self):
+        other = set_path(parse({"model": {"name": "llama-3.3-70b"}}), "model.hf_config", self.config)
+        assert other.model.name == "pasted-qwen2"
+        assert set_path(other, "model.hf_config", None).model.name == "llama-3.1-8b"
+        mine = parse({"model": {"hf_config": self.config, "name": "mine"}})
+        assert set_path(mine, "model.hf_config", {"model_type": "llama"}).model.name == "mine"

@@ -17,6 +17,7 @@ from planner.links.fields import LENGTH_PARTS, LENGTHS, Leaf, Texts, get, leaves
 from planner.problems import InputError
 from planner.scenario import SCHEMA_VERSION, Lengths, Scenario
 from planner.scenario.base import LARGEST
+from planner.scenario.deployment import DEFAULT_MODEL
 from planner.scenario.errors import nearest, shown
 
 MAX_LINK_CHARACTERS = 32_000
@@ -114,6 +115,8 @@ def decode(link: str | Mapping[str, str | Iterable[str]]) -> tuple[Scenario, Not
     accepted, refused = _read_all({".".join(path): value for path, value in values.items()}, base)
     if accepted.get("workload.max_concurrency") is not None:
         accepted.setdefault("workload.request_rate", None)  # clients and no rate is a closed loop
+    if accepted.get("model.hf_config") is not None and base.model.hf_config is None:
+        accepted.setdefault("model.name", DEFAULT_MODEL)  # the preset's name is another model's
     scenario, clashes = _assemble(_with_lengths(accepted, base), base)
     return scenario, _few((*notes, *changes, *refused, *clashes))
 

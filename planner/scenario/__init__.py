@@ -26,6 +26,7 @@ from planner.scenario.deployment import (
     Precision,
     Speculative,
     WeightPrecision,
+    label,
 )
 from planner.scenario.fleet import Commitment, CustomPrice, Fleet, Owned, Price, Quality
 from planner.scenario.traffic import Length, Lengths, PriorityClass, Slo, TraceRef, Workload, length_quantile, mean_length
@@ -123,5 +124,7 @@ def set_path(scenario: Scenario, path: str, value: object) -> Scenario:
         at = at[name]
     if not isinstance(at, dict):
         raise InputError(f"{path!r} is not a field of a scenario: {'.'.join(sections)} has no fields of its own")
+    if path == "model.hf_config" and (scenario.model.hf_config is None or at["name"] == label(scenario.model.hf_config.value)):
+        del at["name"]  # it was another model's
     at[last] = value
     return parse(data)

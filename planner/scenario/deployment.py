@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,15 +13,37 @@ from planner.scenario.base import FrozenJson, NonNegative, Part, Positive, Posit
 
 WeightPrecision = Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4", "mxfp4", "nvfp4"]
 KvPrecision = Literal["auto", "bf16", "fp16", "fp8", "int8", "int4"]
+DEFAULT_MODEL = "llama-3.1-8b"
 
 
 class Model(Part):
-    name: Slug = "llama-3.1-8b"
-    """Catalogue slug; a label when `hf_config` is given."""
+    name: Slug = DEFAULT_MODEL
+    """Catalogue slug; a label when `hf_config` is given, made from the configuration where none is chosen."""
     hf_config: FrozenJson | None = None
     """A Hugging Face `config.json`; when present it defines the architecture."""
     total_params: Annotated[int, Field(ge=1, le=10**14)] | None = None
     """Overrides the counted number of parameters (the textbook level plans with a published round figure)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_after_its_configuration(cls, data: Any) -> Any:
+        """The default slug stands for another model: its prices, measurements and repository are not this configuration's."""
+        if not isinstance(data, Mapping) or data.get("name", DEFAULT_MODEL) != DEFAULT_MODEL:
+            return data
+        config = data.get("hf_config")
+        found = config.value if isinstance(config, FrozenJson) else config
+        return {**data, "name": label(found)} if isinstance(found, Mapping) else data
+
+
+def label(config: Mapping[str, Any]) -> str:
+    """A name for the model of a configuration, safe as one word of a command: where it came from, if it says so, else its kind."""
+    origin = _word(config.get("_name_or_path"))
+    return origin if origin not in ("", DEFAULT_MODEL) else f"pasted-{_word(config.get('model_type')) or 'config'}"
+
+
+def _word(text: object) -> str:
+    last = text[-200:].replace("\\", "/").rstrip("/ ").rpartition("/")[2] if isinstance(text, str) else ""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", last).strip("-._")[:80]
 
 
 class Overrides(Part):
