@@ -4,12 +4,14 @@ import shlex
 from dataclasses import asdict
 
 import kubernetes_validate
+import numpy as np
 import pytest
 import yaml
 
-from planner import architecture, catalog, hardware, memory, presets, sharding
+from planner import architecture, catalog, hardware, memory, presets, sharding, traces, workload
 from planner.export import flags, kubernetes, launch, loadtest
 from planner.export.yaml_text import yaml_text
+from planner.measure import lengths as measured_lengths
 from planner.problems import InputError
 from planner.scenario import Scenario
 
@@ -233,3 +235,81 @@ def test_closed_loop_and_sessions_reach_the_benchmark_commands():
     assert "turns=5" in guide.text
     assert "--concurrency 16" in perf.text
     assert any("single turns" in note for note in bench.notes)
+
+
+HEAVY = {"kind": "lognormal", "mean": 1130, "cv": 1.9}
+SHAPES = [
+    {"input_len": HEAVY, "output_len": {"kind": "lognormal", "mean": 28, "cv": 1.5}},
+    {"input_len": HEAVY | {"max": 3000}, "output_len": 300, "shared_prefix_len": 400, "prefix_groups": 3},
+    {
+        "input_len": {"kind": "uniform", "mean": 900, "half_width": 0.4},
+        "output_len": HEAVY,
+        "max_output_len": 500,
+        "shared_prefix_len": 200,
+    },
+    {
+        "input_len": {"kind": "percentiles", "points": [[0, 10], [0.5, 200], [1, 9000]]},
+        "output_len": {"kind": "empirical", "values": [5, 5, 900]},
+    },
+    {"trace": {"name": "azure-2023-code"}, "request_rate": None},
+]
+
+
+def drawn_tokens(scenario: Scenario) -> tuple[float, float, float]:
+    """Shared prefix, rest of the prompt and output as the workload itself draws them, means over many requests."""
+    many = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"num_prompts": 100_000})})
+    recorded = traces.get(many.workload.trace) if many.workload.trace else None
+    drawn = workload.requests(many.workload, 0, trace=recorded)
+    shared = 0 if scenario.workload.trace else round(scenario.workload.shared_prefix_len)
+    return shared, float(drawn.input_tokens.mean()) - shared, float(drawn.output_tokens.mean())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_client_sends_the_mean_lengths_that_the_plan_draws(shape):
+    scenario = scenario_with(workload=shape)
+    shared, prompt, output = drawn_tokens(scenario)
+    bench, guide, perf = loadtest.load_tests(scenario)
+    assert float(value_after(bench, "--random-input-len")) == pytest.approx(prompt, rel=0.02)
+    assert float(value_after(bench, "--random-output-len")) == pytest.approx(output, rel=0.02)
+    data = dict(word.split("=") for word in value_after(guide, "--data").split(","))
+    assert int(data.get("prefix_tokens", 0)) == shared
+    assert guidellm_mean(data, "prompt_tokens") == pytest.approx(prompt, rel=0.03)
+    assert guidellm_mean(data, "output_tokens") == pytest.approx(output, rel=0.03)
+    pairs = [p.split(":")[0].split(",") for p in value_after(perf, "--sequence-distribution").split(";")]
+    assert sum(float(p.split(":")[1]) for p in value_after(perf, "--sequence-distribution").split(";")) == 100
+    assert sum(int(a) for a, _ in pairs) / len(pairs) == pytest.approx(prompt, rel=0.02)
+    assert sum(int(b) for _, b in pairs) / len(pairs) == pytest.approx(output, rel=0.02)
+    assert value_after(perf, "--num-dataset-entries") == value_after(perf, "--request-count")
+    assert any("Lengths" in note for note in guide.notes)
+
+
+def guidellm_mean(data: dict[str, str], name: str) -> float:
+    """Mean of what guidellm draws: even between the ends without a spread, else normal and moved to the ends (its utils/random.py)."""
+    mean, low, high = float(data[name]), data.get(f"{name}_min"), data.get(f"{name}_max")
+    rng = np.random.default_rng(1)
+    if f"{name}_stdev" in data:
+        return float(np.clip(rng.normal(mean, float(data[f"{name}_stdev"]), 200_000), float(low), float(high)).mean())
+    return (float(low) + float(high)) / 2 if low else mean
+
+
+def test_the_spread_that_is_sent_is_said():
+    scenario = scenario_with(workload={"input_len": HEAVY, "output_len": 100})
+    bench, guide, perf = loadtest.load_tests(scenario)
+    assert "plan has 2,14" in guide.notes[0]
+    assert "standard deviation" in guide.notes[0]
+    assert "one length each" in bench.notes[0]
+    assert "20 pairs" in perf.notes[0]
+    narrow = scenario_with(workload={"input_len": {"kind": "lognormal", "mean": 1000, "cv": 0.1}, "output_len": 100})
+    assert "the plan's mean and standard deviation" in loadtest.load_tests(narrow)[1].notes[0]
+    fixed = loadtest.load_tests(scenario_with(workload={"input_len": 1000, "output_len": 100}))
+    assert [test.notes for test in fixed] == [(), (), ()]
+    assert "--isl 1000" in fixed[2].text
+
+
+@pytest.mark.parametrize(("mean", "stdev", "low", "high"), [(1130, 2148, 1, 12000), (200, 199, 26, 800), (50, 500, 10, 60)])
+def test_a_clamped_normal_has_the_mean_and_spread_that_are_stated(mean, stdev, low, high):
+    wanted = min(mean, (low + high) / 2)
+    start = measured_lengths.normal_for(wanted, stdev, low, high)
+    draws = np.clip(np.random.default_rng(0).normal(start, stdev, 400_000), low, high)
+    assert draws.mean() == pytest.approx(wanted, rel=0.01)
+    assert draws.std() == pytest.approx(measured_lengths.clamped_stdev(start, stdev, low, high), rel=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,17 @@ from planner.export import loadtest
 from planner.export.loadtest import Load
 from planner.export.subject import Subject
 from planner.measure.bands import UNSTATED_BAND, band
+from planner.measure.lengths import lengths
 from planner.problems import InputError
-from planner.scenario import mean_length
 
 TEST_SHARES = (0.5, 1.0, 1.2)
 METRICS = (("ttft", "ttft_s", "s", "TTFT"), ("tpot", "tpot_s", "ms", "TPOT"))
-RUN_SPREAD = 0.05
-"""Open-loop runs of a few hundred requests arrive within this of the rate that was asked for."""
+CLIENT_SPREAD = 0.05
+"""What a client's own clock, its start and its last answers may take from or add to an open loop's throughput, beside chance."""
+SIGMAS = 2.0
+"""Standard errors of the run's arrivals and lengths that the band of an open loop's throughput leaves on either side."""
+LOSING = {"overloaded", "requests_failed"}
+"""Problems with which less comes out than arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +55,28 @@ class Point:
 
 
 def points(s: Subject) -> tuple[Point, ...]:
-    """The test's load points; only the plan's own load where no other was simulated, none where nothing was."""
-    if not s.simulated or s.errors:
+    """The test's load points; only the plan's own load where no other was simulated, none where nothing was or no load can be stated."""
+    whole = loadtest.load(s.scenario)
+    if not s.simulated or s.errors or (whole.request_rate is None and whole.max_concurrency is None):
         return ()
     others = {float(p.name.rstrip("%")) / 100: p for p in s.extras.load_points if p.latency}
+    codes = {str(p.get("code")) for p in s.problems}
     found = []
     for share in TEST_SHARES:
+        losing = codes & LOSING
         if share == 1.0 and s.peak_to_mean == 1.0:
             plan: Mapping[str, Any] = s.plan
         elif share in others:
             plan = {"latency": others[share].latency, "throughput": others[share].throughput}
+            losing = set(others[share].problems) & LOSING
         else:
             continue
         load = loadtest.load(s.scenario, share * s.peak_to_mean)
-        expect = (*_latencies(s, plan, share), *_throughput(s, plan, load))
+        expect = (*_latencies(s, plan, share), *_throughput(s, plan, load, bool(losing)))
         found.append(Point(f"{share:.0%} of the peak", f"load-{share * 100:.0f}", share, load, expect))
     if not found:
         load = loadtest.load(s.scenario, 1.0)
-        expect = (*_latencies(s, s.plan, 1.0), *_throughput(s, s.plan, load))
+        expect = (*_latencies(s, s.plan, 1.0), *_throughput(s, s.plan, load, bool(codes & LOSING)))
         found.append(Point(s.load_words, "load-mean", 1 / s.peak_to_mean, load, expect))
     return tuple(found)
 
@@ -93,25 +102,38 @@ def _latencies(s: Subject, plan: Mapping[str, Any], share: float) -> list[Expect
     return found
 
 
-def _throughput(s: Subject, plan: Mapping[str, Any], load: Load) -> list[Expectation]:
-    """Output tokens per second over a finite run, which ends with a drain that no steady state has."""
+def _throughput(s: Subject, plan: Mapping[str, Any], load: Load, losing: bool) -> list[Expectation]:
+    """Output tokens per second over a finite run, which ends with a drain that no steady state has.
+
+    A fleet that keeps up puts out what arrives, on average; one run of n requests differs from that by what its n gaps (of coefficient
+    of variation 1 / √burstiness) and its n lengths happen to sum to.
+    """
     predicted = (plan.get("throughput") or {}).get("output_tokens_per_s")
+    served = (plan.get("throughput") or {}).get("requests_per_s") or 0.0
     if not predicted:
         return []
+    spread, why = UNSTATED_BAND, f"−{UNSTATED_BAND:.0%}"
+    if load.request_rate is not None:
+        w, (_, outputs) = s.scenario.workload, lengths(s.scenario)
+        chance = SIGMAS * math.sqrt((1 / w.burstiness + outputs.cv**2) / load.num_prompts)
+        spread = min(0.9, CLIENT_SPREAD + chance)
+        why = f"−{spread:.0%} by chance in {load.num_prompts:,} requests"
+        if not losing:
+            served = load.request_rate
+            predicted = served * outputs.mean
+            why = f"rate × mean answer, {why}"
     answer_s = ((plan.get("latency") or {}).get("e2e_s") or {}).get("p95") or 0.0
-    served = (plan.get("throughput") or {}).get("requests_per_s") or 0.0
     sending_s = load.num_prompts / served if served else 0.0
     lasting = sending_s / (sending_s + answer_s) if sending_s else 1.0
-    open_loop = load.request_rate is not None
-    spread = RUN_SPREAD if open_loop else UNSTATED_BAND
-    why = f"−{spread:.0%}, and the last answers' {answer_s:.0f} s counted in"
+    why += f", and the last answers' {answer_s:.0f} s counted in"
     low, high = predicted * lasting * (1 - spread), predicted * (1 + spread)
     return [Expectation("throughput", "mean", "Output tokens per second", "tokens_s", predicted, low, high, why)]
 
 
 def machine_readable(s: Subject) -> dict[str, Any]:
     """The test as JSON data, in the form that `planner.measure.check` reads out of a plan file."""
-    w = s.scenario.workload
+    inputs, outputs = lengths(s.scenario)
+    shared = loadtest.shared_tokens(s.scenario)
     listed = []
     for p in points(s):
         bands = {
@@ -126,8 +148,10 @@ def machine_readable(s: Subject) -> dict[str, Any]:
                 "request_rate": p.load.request_rate,
                 "max_concurrency": p.load.max_concurrency,
                 "num_prompts": p.load.num_prompts,
-                "input_len": mean_length(w.input_len),
-                "output_len": mean_length(w.output_len),
+                "input_len": shared + inputs.mean,
+                "output_len": outputs.mean,
+                "input_len_stdev": inputs.stdev,
+                "output_len_stdev": outputs.stdev,
                 "bands": bands,
             }
         )

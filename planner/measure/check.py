@@ -8,15 +8,20 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from planner.measure.bands import FIGURES, band, figure
+from planner.measure.lengths import lengths
 from planner.measure.rows import Row
 from planner.problems import InputError
-from planner.scenario import Scenario, mean_length, parse
+from planner.scenario import Scenario, parse
 from planner.units import MS
 
 Status = Literal["pass", "fail", "not measured"]
 SAME_LOAD = 0.05
 SAME_LENGTH = 0.1
 """Relative differences up to which a row stands for a load point."""
+MEANS_APART = 3.0
+"""Standard errors by which the mean length of a run may differ from the plan's besides, since a run is one sample of it."""
+FEW_REQUESTS = 200
+"""Requests of a run that does not say how many it held: what the plan's commands send at least."""
 MORE_IS_BETTER = ("throughput",)
 COLUMNS = {"ttft": "ttft_{}_ms", "tpot": "tpot_{}_ms", "e2e": "e2e_{}_ms"}
 
@@ -30,6 +35,8 @@ class Point:
     load_value: float
     input_len: float
     output_len: float
+    input_len_stdev: float
+    output_len_stdev: float
     bands: tuple[tuple[str, str, float, float], ...]
     """(metric, statistic, low, high), SI."""
 
@@ -122,8 +129,7 @@ def load_points(plan: Mapping[str, Any]) -> Iterator[Point]:
         raise InputError("the plan states no latency and no throughput, so there is nothing to check; see its problems")
     closed = workload.request_rate is None
     value = float((workload.max_concurrency if closed else workload.request_rate) or 0.0)
-    lengths = mean_length(workload.input_len), mean_length(workload.output_len)
-    yield Point("the plan's load", "concurrency" if closed else "rate", value, *lengths, tuple(bands))
+    yield Point("the plan's load", "concurrency" if closed else "rate", value, **_lengths({}, scenario), bands=tuple(bands))
 
 
 def _listed(raw: Any, i: int, scenario: Scenario) -> Point:
@@ -148,10 +154,22 @@ def _listed(raw: Any, i: int, scenario: Scenario) -> Point:
         str(raw.get("name") or where),
         "rate" if rate is not None else "concurrency",
         float(rate if rate is not None else clients or 0.0),
-        _positive(raw.get("input_len")) or mean_length(scenario.workload.input_len),
-        _positive(raw.get("output_len")) or mean_length(scenario.workload.output_len),
-        tuple(bands),
+        **_lengths(raw, scenario),
+        bands=tuple(bands),
     )
+
+
+def _lengths(raw: Mapping[str, Any], scenario: Scenario) -> dict[str, float]:
+    """Lengths that a point states, or else the scenario's."""
+    inputs, outputs = lengths(scenario)
+    shared = 0.0 if scenario.workload.trace is not None else float(round(scenario.workload.shared_prefix_len))
+    own = {
+        "input_len": shared + inputs.mean,
+        "output_len": outputs.mean,
+        "input_len_stdev": inputs.stdev,
+        "output_len_stdev": outputs.stdev,
+    }
+    return {name: _positive(raw.get(name)) or value for name, value in own.items()}
 
 
 def _verdict(point: Point, row: Row | None, metric: str, statistic: str, low: float, high: float) -> Verdict:
@@ -170,12 +188,19 @@ def _verdict(point: Point, row: Row | None, metric: str, statistic: str, low: fl
 
 
 def _matches(point: Point, row: Row) -> bool:
-    lengths = ((row.get("isl_mean"), point.input_len), (row.get("osl_mean"), point.output_len))
+    count = row.get("n_requests") or FEW_REQUESTS
+    lengths_of = (
+        (row.get("isl_mean"), point.input_len, point.input_len_stdev),
+        (row.get("osl_mean"), point.output_len, point.output_len_stdev),
+    )
     return (
         row.get("load_kind") == point.load_kind
         and _near(row.get("load_value"), point.load_value, SAME_LOAD)
         # A benchmark that does not state its lengths is taken at its word about the load.
-        and all(measured is None or _near(measured, planned, SAME_LENGTH) for measured, planned in lengths)
+        and all(
+            measured is None or _near(measured, planned, SAME_LENGTH + MEANS_APART * stdev / planned / count**0.5)
+            for measured, planned, stdev in lengths_of
+        )
     )
 
 
