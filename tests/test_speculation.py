@@ -1,3 +1,4 @@
+import math
 from typing import get_args
 
 import numpy as np
@@ -186,3 +187,16 @@ def test_the_kind_of_text_chooses_the_measured_acceptance():
 def test_what_is_not_known_is_asked_for(speculative, message):
     with pytest.raises(InputError, match=message):
         spec.profile(speculative)
+
+
+@pytest.mark.parametrize("rates", [(1.0, 1.0, 1.0), (0.0, 0.0), (0.7, 0.5, 0.3)])
+def test_answers_of_millions_of_tokens_are_drawn_in_no_time(rates: tuple[float, ...]) -> None:
+    tokens, n = 1_000_000, 2000
+    steps = spec.draw_decode_steps(np.random.default_rng(1), np.full(n, tokens), rates)
+    chance = -np.diff([1.0, *rates, 0.0])
+    emitted = np.arange(1, len(rates) + 2)
+    mean = emitted @ chance
+    spread = math.sqrt(tokens * (emitted**2 @ chance - mean**2) / mean**3)  # of a renewal process at its tokens
+    assert abs(steps.mean() - tokens / mean) < 4 * spread / math.sqrt(n) + 1
+    assert steps.std() == pytest.approx(spread, rel=0.1, abs=0.5)
+    assert steps.min() * emitted[-1] >= tokens

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from planner.problems import InputError
+from planner.problems import InputError, one_line
 from planner.scenario.base import LARGEST
 
 Run = Callable[[argparse.Namespace], int]
@@ -91,7 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader (head, less) has what it wanted
             return 0
-        print(f"{error.filename or 'output'}: {error.strerror or error}; choose a path that can be read and written", file=sys.stderr)
+        print(
+            f"{one_line(str(error.filename or 'output'))[:200]}: {error.strerror or error}; choose a path that can be read and written",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -20,6 +20,8 @@ from planner.units import HOURS_PER_MONTH, MS
 
 TIE_BAND = 0.10
 """Bills this close to the best are ties where the plan has no error band of its own: step times are no better known."""
+WEAKENS = ("low_confidence", "assumed_price", "stale_price", "assumed_acceptance")
+"""Findings of a plan that a choice between fleets has to know of."""
 WIDEST_TIE_BAND = 0.25
 """A plan that knows itself to be vaguer still does not make everything a tie."""
 
@@ -32,6 +34,7 @@ class Option:
     """Ready to plan: replicas, layout, precision and batching limits filled in."""
     label: str
     replicas: int
+    """In service; units of a disaggregated design."""
     gpus: int
     """GPUs paid for, spares included."""
     usd_per_hour: float
@@ -46,11 +49,18 @@ class Option:
     """At the promise's percentile."""
     usd_per_mtok_blended: float | None
     notes: tuple[str, ...]
-    """What weakens the prediction (borrowed kernels, assumed prices)."""
+    """What weakens the prediction (borrowed kernels, assumed prices, an acceptance measured on another model)."""
     band: float | None = None
     """How wrong its price per token may be, as a share; None where the plan knows no band."""
     tie: bool = False
     """Within the error band of the best: prefer it for other reasons if you have any."""
+
+    @property
+    def words(self) -> str:
+        """What has to be bought: `4 GPUs: 1 × (h100-sxm TP2, fp8 weights, bf16 KV) + 1 spare`."""
+        spares = self.scenario.fleet.spares
+        kept = f" + {spares} spare" if spares else ""
+        return f"{self.gpus} GPU{'s' * (self.gpus != 1)}: {self.replicas} × ({self.label}){kept}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +174,12 @@ def best(scenario: Scenario, space: Space | None = None) -> Recommendation:
     return last
 
 
+def units(scenario: Scenario) -> int:
+    """Replicas of the fleet, or units of two pools, spares apart."""
+    pools = scenario.disaggregation
+    return scenario.fleet.replicas if pools is None else math.gcd(pools.prefill.replicas, pools.decode.replicas)
+
+
 def _tie_band(found: list[Option]) -> float:
     """How far bills may differ and still be ties: the best option's own error band, bounded, or `TIE_BAND`."""
     band = found[0].band if found else None
@@ -194,7 +210,7 @@ def _option(answer: Plan) -> Option:
     return Option(
         scenario=s,
         label=label(s),
-        replicas=s.fleet.replicas,
+        replicas=units(s),
         gpus=answer.cost.gpus,
         usd_per_hour=usd,
         usd_per_month=usd * HOURS_PER_MONTH,
@@ -205,5 +221,5 @@ def _option(answer: Plan) -> Option:
         e2e_s=seen["e2e_s"],
         usd_per_mtok_blended=answer.cost.usd_per_mtok_blended,
         band=spread(answer, "usd"),
-        notes=tuple(p.message for p in answer.problems if p.code in ("low_confidence", "assumed_price", "stale_price")),
+        notes=tuple(p.message for p in answer.problems if p.code in WEAKENS),
     )

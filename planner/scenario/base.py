@@ -47,7 +47,10 @@ class FrozenJson:
     def __init__(self, value: dict[str, Any]) -> None:
         if _deeper(value, DEEPEST):
             raise ValueError(f"its values stand more than {DEEPEST} levels inside each other, no config.json does")
-        object.__setattr__(self, "text", json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False))
+        text = json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        if "\\ud" in text and _half_characters(text):
+            raise ValueError("it holds half a character (a lone surrogate), which no file and no link can hold")
+        object.__setattr__(self, "text", text)
 
     def __setattr__(self, *_: object) -> None:
         raise AttributeError("FrozenJson is immutable")
@@ -77,6 +80,15 @@ class FrozenJson:
             [core_schema.is_instance_schema(cls), from_dict],
             serialization=core_schema.plain_serializer_function_ser_schema(lambda v: v.value),
         )
+
+
+def _half_characters(text: str) -> bool:
+    """Whether strings of this JSON hold surrogates without their other half."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _deeper(value: Any, levels: int) -> bool:

@@ -156,8 +156,14 @@ def profile(speculative: Speculative | None) -> Profile:
 
 def problems(speculative: Speculative | None) -> tuple[Problem, ...]:
     """What a plan must say about the choice itself."""
-    if speculative is None or speculative.verify == "exact":
+    if speculative is None:
         return ()
+    if speculative.verify == "exact":
+        if speculative.acceptance_rate is not None or speculative.acceptance_rates is not None:
+            return ()
+        message = f"how many drafts of {speculative.method} are accepted was not measured on this model; assumed as in {profile(speculative).source}"
+        remedy = "" if speculative.method == "ngram" else " with a drafter trained for this model"
+        return (Problem("assumed_acceptance", "info", "speculative.acceptance_rates", message, f"Measure the acceptance{remedy}."),)
     return (
         Problem(
             "accepts_every_draft",
@@ -167,6 +173,27 @@ def problems(speculative: Speculative | None) -> tuple[Problem, ...]:
             "set speculative.verify to exact for the target's own distribution",
         ),
     )
+
+
+LONG_ANSWER = 20_000
+"""Tokens from which the steps of an answer's beginning are drawn together: their sum is as good as normal."""
+DRAWN_TOKENS = 8_000
+"""About what is left of such an answer to be drawn step by step."""
+
+
+def _skip_ahead(rng: np.random.Generator, left: np.ndarray, steps: np.ndarray, rates: Sequence[float]) -> None:
+    """Takes the first steps of long answers off `left` and adds them to `steps`: what n independent steps emit is normal for a large n."""
+    chances = np.array([1.0, *rates, 0.0])
+    emitted = np.arange(1, len(rates) + 2)
+    chance = chances[:-1] - chances[1:]
+    mean = float(emitted @ chance)
+    variance = max(0.0, float(emitted**2 @ chance) - mean**2)
+    long = np.flatnonzero(left > LONG_ANSWER)
+    if long.size:
+        n = ((left[long] - DRAWN_TOKENS) / mean).astype(np.int64)
+        tokens = np.rint(rng.normal(n * mean, np.sqrt(n * variance))).astype(np.int64)
+        left[long] -= np.clip(tokens, n, np.minimum(left[long] - 1, n * emitted[-1]))
+        steps[long] += n
 
 
 def draw_decode_steps(rng: np.random.Generator, output_tokens: np.ndarray, rates: Sequence[float]) -> np.ndarray:
@@ -180,6 +207,7 @@ def draw_decode_steps(rng: np.random.Generator, output_tokens: np.ndarray, rates
         return left
     chance_of_more = np.asarray(rates, dtype=float)[::-1]
     k, width = len(rates), 32
+    _skip_ahead(rng, left, steps, rates)
     active = np.flatnonzero(left > 0)
     while active.size:
         draws = rng.random((active.size, width))
