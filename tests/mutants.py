@@ -30,7 +30,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = {
     "planner/roofline": ("test_roofline", "test_step_oracle", "test_textbook", "test_plan", "test_validate", "test_speculation"),
-    "planner/memory": ("test_memory", "test_textbook", "test_plan", "test_sharding", "test_drafter", "test_speculation"),
+    "planner/memory": (
+        "test_memory",
+        "test_memory_oracle",
+        "test_textbook",
+        "test_plan",
+        "test_sharding",
+        "test_drafter",
+        "test_speculation",
+    ),
     "planner/scheduler": (
         "test_scheduler",
         "test_theory",
@@ -40,7 +48,16 @@ TESTS = {
         "test_capacity",
         "test_drills",
     ),
-    "planner/cost": ("test_cost", "test_textbook", "test_plan", "test_freshness", "test_economics", "test_decisions", "test_export"),
+    "planner/cost": (
+        "test_cost",
+        "test_cost_by_hand",
+        "test_textbook",
+        "test_plan",
+        "test_freshness",
+        "test_economics",
+        "test_decisions",
+        "test_export",
+    ),
 }
 EVERYDAY = ["-q", "-m", "not slow and not browser", "-p", "no:cacheprovider"]
 LONGEST_S = 40.0
