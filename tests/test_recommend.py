@@ -9,6 +9,7 @@ from planner import recommend as rec
 from planner.plan import plan
 from planner.problems import InputError
 from planner.recommend.bounds import fleet_usd_per_hour
+from planner.recommend.search import units
 from planner.recommend.space import with_replicas, with_setting
 from planner.scenario import Scenario, Speculative
 from planner.sweep import strain
@@ -131,6 +132,36 @@ def test_default_space_is_large_and_only_measured_silicon() -> None:
     assert "h100-sxm" in rec.default_gpus(s)
     assert "mi300x" not in rec.default_gpus(s)
     assert sum(len(layout.settings) for layout in rec.layouts(s, rec.Space())) >= 2000
+
+
+def test_experts_whole_or_cut_and_the_published_precision_are_searched() -> None:
+    s = scenario(model={"name": "gpt-oss-120b"}, precision={"weights": "auto"})
+    space = rec.Space(
+        gpus=("h100-sxm",), tensor_parallel_sizes=(1, 2), pipeline_parallel_sizes=(1,), speculative=(None,), disaggregation=(None,)
+    )
+    found = [layout.scenario for layout in rec.layouts(s, space)]
+    kinds = {(d.parallel.tensor_parallel_size, d.parallel.data_parallel_size, d.parallel.enable_expert_parallel) for d in found}
+    assert kinds == {(1, 1, False), (2, 1, False), (2, 1, True), (1, 8, True), (2, 8, True)}
+    assert {d.precision.weights for d in found} == {"bf16", "fp8", "mxfp4"}, "what the model was published in costs no quality"
+    dense = [layout.scenario for layout in rec.layouts(scenario(), space)]
+    assert not any(d.parallel.enable_expert_parallel for d in dense)
+
+
+def test_the_headline_counts_every_gpu_that_is_paid_for() -> None:
+    s = scenario(fleet={"spares": 1}, workload={"request_rate": 2.0, "num_prompts": 100, "input_len": 900, "output_len": 120})
+    best = rec.best(s, SMALL).best
+    assert best is not None
+    assert best.gpus == 2
+    assert best.words == f"2 GPUs: 1 × ({best.label}) + 1 spare"
+    pools = with_replicas(next(layout.scenario for layout in rec.layouts(s, rec.Space(disaggregation=((1, 2),)))), 3)
+    assert units(pools) == 3
+
+
+def test_an_acceptance_that_was_not_measured_on_the_model_is_said() -> None:
+    s = scenario(speculative={"method": "eagle3"}, workload={"request_rate": 2.0, "num_prompts": 60, "input_len": 900, "output_len": 60})
+    assert "assumed_acceptance" in {p.code for p in plan(s, "quick").problems}
+    own = scenario(speculative={"method": "eagle3", "acceptance_rate": 0.7})
+    assert "assumed_acceptance" not in {p.code for p in plan(own, "quick").problems}
 
 
 def test_search_can_be_stopped() -> None:

@@ -146,7 +146,13 @@ def test_accept_all_is_fast_and_says_what_it_costs():
     assert spec.profile(chosen).acceptance_length == 5
     (problem,) = spec.problems(chosen)
     assert "the output is the draft's" in problem.message
-    assert spec.problems(Speculative()) == ()
+    assert spec.problems(Speculative(acceptance_rate=0.5)) == ()
+
+
+def test_an_acceptance_from_another_model_is_said():
+    (problem,) = spec.problems(Speculative())
+    assert (problem.code, problem.severity) == ("assumed_acceptance", "info")
+    assert "Llama-3.1-8B" in problem.message
 
 
 def test_presets_differ_between_code_and_prose():

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from typing import cast
 
 from planner import architecture, catalog, cost
+from planner.architecture.storage import weight_precision
 from planner.catalog import kernels
 from planner.scenario import (
     Disaggregation,
@@ -21,7 +23,7 @@ from planner.scenario import (
     WeightPrecision,
 )
 
-RATIOS = ((1, 1), (1, 2), (2, 1))
+RATIOS = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
 """Prefill and decode replicas of one unit of a disaggregated design."""
 
 
@@ -33,7 +35,8 @@ class Space:
     tensor_parallel_sizes: tuple[int, ...] = (1, 2, 4, 8)
     pipeline_parallel_sizes: tuple[int, ...] = (1, 2)
     expert_parallel_sizes: tuple[int, ...] = (1, 8)
-    """Data-parallel ranks that share experts, for mixture-of-experts models; 1 is none."""
+    """Data-parallel ranks that share experts, for mixture-of-experts models; 1 is none, and then the ranks of tensor parallelism either
+    cut every expert or hold whole ones."""
     weights: tuple[WeightPrecision, ...] = ()
     kv_cache: tuple[KvPrecision, ...] = ()
     max_num_seqs: tuple[int, ...] = (256, 128, 64, 48, 32)
@@ -66,7 +69,10 @@ def label(scenario: Scenario) -> str:
     p, s = scenario.parallel, scenario.speculative
     split = f"TP{p.tensor_parallel_size}"
     split += f" PP{p.pipeline_parallel_size}" if p.pipeline_parallel_size > 1 else ""
-    split += f" {'EP' if p.enable_expert_parallel else 'DP'}{p.data_parallel_size}" if p.data_parallel_size > 1 else ""
+    if p.data_parallel_size > 1:
+        split += f" {'EP' if p.enable_expert_parallel else 'DP'}{p.data_parallel_size}"
+    elif p.enable_expert_parallel:
+        split += " whole experts"
     drafts = f", {s.method} k={s.num_speculative_tokens}" if s else ""
     pools = scenario.disaggregation
     if pools is not None:
@@ -96,18 +102,31 @@ def layouts(scenario: Scenario, space: Space) -> Iterator[Layout]:
     arch = architecture.of(scenario.model)
     moe = any(group.mlp is not None and group.mlp.experts for group in arch.layers)
     gpus = space.gpus or default_gpus(scenario)
-    weights = space.weights or scenario.quality.allowed_weight_precisions
+    # What a model was published in costs no quality, whatever else is allowed.
+    own = cast(WeightPrecision, weight_precision(arch, "auto"))
+    weights = space.weights or tuple(dict.fromkeys((*scenario.quality.allowed_weight_precisions, own)))
     kv_cache = space.kv_cache or scenario.quality.allowed_kv_precisions
     experts = space.expert_parallel_sizes if moe else (1,)
     settings = tuple(product(space.max_num_seqs, space.max_num_batched_tokens))
     drafts = space.speculative or default_speculative(scenario)
-    for gpu, tp, pp, dp, w, kv, speculative, ratio in product(
-        gpus, space.tensor_parallel_sizes, space.pipeline_parallel_sizes, experts, weights, kv_cache, drafts, space.disaggregation
+    for gpu, tp, pp, dp, whole, w, kv, speculative, ratio in product(
+        gpus,
+        space.tensor_parallel_sizes,
+        space.pipeline_parallel_sizes,
+        experts,
+        (False, True),
+        weights,
+        kv_cache,
+        drafts,
+        space.disaggregation,
     ):
+        # Whole experts on every rank: the only way with data-parallel ranks, a choice with tensor-parallel ones, neither on one rank.
+        if whole != (dp > 1) and not (whole and moe and tp > 1):
+            continue
         # Two pools are searched for their plainest form only: the split itself is the question.
         if tp * pp * dp > space.max_gpus_per_replica or (ratio is not None and (pp > 1 or speculative is not None)):
             continue
-        parallel = Parallel(tensor_parallel_size=tp, pipeline_parallel_size=pp, data_parallel_size=dp, enable_expert_parallel=dp > 1)
+        parallel = Parallel(tensor_parallel_size=tp, pipeline_parallel_size=pp, data_parallel_size=dp, enable_expert_parallel=whole)
         changes = {
             "hardware": scenario.hardware.model_copy(update={"gpu": gpu}),
             "parallel": parallel,

@@ -161,7 +161,8 @@ def problems(speculative: Speculative | None) -> tuple[Problem, ...]:
     if speculative.verify == "exact":
         if speculative.acceptance_rate is not None or speculative.acceptance_rates is not None:
             return ()
-        message = f"how many drafts of {speculative.method} are accepted was not measured on this model; assumed as in {profile(speculative).source}"
+        source = profile(speculative).source
+        message = f"how many drafts of {speculative.method} are accepted was not measured on this model; assumed as in {source}"
         remedy = "" if speculative.method == "ngram" else " with a drafter trained for this model"
         return (Problem("assumed_acceptance", "info", "speculative.acceptance_rates", message, f"Measure the acceptance{remedy}."),)
     return (
