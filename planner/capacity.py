@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import exp, inf, log
 
 STRETCH = 1.6
 """Factor between probes while the answer is not yet bracketed."""
@@ -78,6 +78,23 @@ def largest_rate(
             high = point
     probes = tuple(tried[r] for r in sorted(tried))
     return Capacity(low.rate if low else 0.0, high.rate if high else None, probes)
+
+
+def crossing(probes: Sequence[Probe]) -> float | None:
+    """The rate at which a line through the probes crosses a strain of 1, straight between their logarithms.
+
+    Between a rate that holds and one at which nothing drains there is no line: then the one that holds. None where none holds.
+    """
+    by_rate = sorted(probes, key=lambda probe: probe.rate)
+    holding = [i for i, probe in enumerate(by_rate) if probe.holds]
+    if not holding:
+        return None
+    low = by_rate[holding[-1]]
+    high = by_rate[holding[-1] + 1] if holding[-1] + 1 < len(by_rate) else None
+    if high is None or high.strain == inf or low.strain <= 0:
+        return low.rate
+    share = -log(low.strain) / (log(high.strain) - log(low.strain))
+    return exp(log(low.rate) + share * (log(high.rate) - log(low.rate)))
 
 
 def _between(low: Probe, high: Probe) -> float:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from planner.capacity import largest_rate
+from planner.capacity import Probe, crossing, largest_rate
 
 
 def mm1(service_rate: float, promise_s: float):
@@ -39,3 +39,13 @@ def test_a_cliff_is_bracketed_too() -> None:
     found = largest_rate(lambda rate: 0.3 if rate < 3.3 else math.inf, 1.0)
     assert found.rate < 3.3 <= found.limit <= found.rate * 1.03
     assert [p.rate for p in found.probes] == sorted(p.rate for p in found.probes)
+
+
+def test_the_crossing_lies_on_the_line_between_the_probes_beside_it() -> None:
+    probes = [Probe(4.0, 4.0), Probe(1.0, 0.25), Probe(9.0, math.inf)]
+    assert crossing(probes) == pytest.approx(2.0), "a line between logarithms"
+    assert crossing(probes[1:]) == 1.0, "beyond which nothing drains"
+    assert crossing([Probe(1.0, 0.5), Probe(2.0, 0.9)]) == 2.0, "nothing broke"
+    assert crossing([Probe(1.0, 1.01), Probe(2.0, math.inf)]) is None
+    assert crossing([]) is None
+    assert crossing([Probe(1.0, 0.0), Probe(2.0, 3.0)]) == 1.0, "nothing promised there"

@@ -183,7 +183,9 @@ def promise_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
         return [Problem("slo_missed", "warning", "slo", message, "Fewer clients at once, more replicas, or a faster layout.")]
     if capacity == 0:
         return [Problem("slo_missed", "warning", "engine.max_num_batched_tokens", message, USELESS)]
-    message += f"; it holds up to {capacity:.3g} requests/s, {rate:.3g} arrive"
+    low, high = load.capacity_interval or (capacity, capacity)
+    about = f" ({low:.3g} to {high:.3g} by the spread of the runs)" if high > 1.1 * low else ""
+    message += f"; it holds up to {capacity:.3g} requests/s{about}, {rate:.3g} arrive"
     return [Problem("slo_missed", "warning", "fleet.replicas", message, larger(scenario, rate / capacity).remedy)]
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from planner import bounds, capacity, traces, traffic
 from planner.cost import Load
 from planner.metrics import Kept, Metrics, decided, on_average, overloaded, promises, reached, settled, summarize
-from planner.plan.steady import decode_shape, plan_batch, prefill_rate
+from planner.plan.knee import knee, work
 from planner.plan.system import Deployments, run_once, simulated_share
 from planner.scenario import Scenario
 from planner.scheduler import Timeline
@@ -25,16 +24,8 @@ the capacity."""
 
 DECIDING_RUNS = 20
 """Runs after which a promise that lies inside the interval of what was seen is judged by the mean: twice as many halve nothing."""
-CAPACITY_TOLERANCE = 0.03
-CAPACITY_PROBES = 10
-CAPACITY_RUNS = 4
-"""Runs behind one probe: the percentile of a single one wanders by a tenth and more near the knee."""
 SAMPLED = 0.1
 """How far the rate of a few runs may lie from the offered one by chance; beyond it something else is the matter."""
-USELESS_SHARE = 0.01
-"""Capacity below this share of the highest rate tried: the promise breaks for another reason than load."""
-CAPACITY_START = 0.8
-"""First rate tried, as a share of saturation: the promise usually breaks a little below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +42,8 @@ class Loaded:
     capacity_requests_per_s: float | None
     """Largest rate of the whole fleet at which every promise holds at its percentile; 0 where no useful rate keeps it, None where
     none was searched or the search ran out of work before it knew."""
+    capacity_interval: tuple[float, float] | None
+    """Where that capacity lies with 95 %, by the spread of the runs: not counting the error of step times."""
     utilization: float | None
     """Offered rate over that capacity."""
     probes: tuple[capacity.Probe, ...] = ()
@@ -127,19 +120,16 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
         timelines.append(run(len(timelines)))
     metrics = whole_fleet(summarize(timelines, slo, mode, api_s, classes), scenario)
     offered = traffic.of(scenario.workload).request_rate
-    found = search_capacity(deployments, scenario, offered, run, api_s) if effort == "full" and offered else None
+    found = knee(deployments, scenario, run, offered, timelines) if effort == "full" and offered else None
     kept = on_average([reached(t, given, api_s, mode) for t in timelines])
-    rate = useful_rate(found) if found else None
-    if rate and offered:
-        # The replications know the offered rate better than the few runs of a probe do.
-        keeps = not metrics.simulation.overloaded and all(k.strain <= 1 for k in kept)
-        rate = max(rate, offered) if keeps else min(rate, offered)
+    rate = found.rate if found else None
     return Loaded(
         metrics=metrics,
         timelines=tuple(timelines),
         kept=kept,
         offered_requests_per_s=offered,
         capacity_requests_per_s=rate,
+        capacity_interval=found.interval if found else None,
         utilization=offered / rate if rate and offered else None,
         probes=found.probes if found else (),
         transfers=transfers,
@@ -155,26 +145,12 @@ def trace_pace(scenario: Scenario) -> float:
     return asked / own if isfinite(own) else 1.0
 
 
-def useful_rate(found: capacity.Capacity) -> float:
-    """The capacity a search found; 0 where the promise holds only at a rate that no number of replicas makes useful."""
-    highest = max((probe.rate for probe in found.probes), default=0.0)
-    return found.rate if found.rate > USELESS_SHARE * highest else 0.0
-
-
 def affordable(timelines: list[Timeline], scenario: Scenario) -> bool:
     """Whether one more run like those before stays within the bounds of work."""
     runs = len(timelines)
     done, requests = sum(work(t, scenario) for t in timelines), sum(len(t) for t in timelines)
     grown = (runs + 1) / runs
     return done * grown <= bounds.MAX_WORK_PER_PLAN / 2 and requests * grown <= scenario.simulation.max_requests
-
-
-def work(timeline: Timeline, scenario: Scenario) -> float:
-    """Work behind a run, in steps: the steps themselves, one for each request, and the bookkeeping of prompts that can share a prefix."""
-    traffic, engine = scenario.workload, scenario.engine
-    shares = engine.enable_prefix_caching and (traffic.turns > 1 or traffic.shared_prefix_len > 0 or traffic.trace is not None)
-    blocks = float(timeline.input_tokens.sum()) / engine.block_size if shares else 0.0
-    return timeline.steps + len(timeline) + blocks / bounds.PREFIX_BLOCKS_PER_STEP
 
 
 def whole_fleet(metrics: Metrics, scenario: Scenario) -> Metrics:
@@ -185,62 +161,3 @@ def whole_fleet(metrics: Metrics, scenario: Scenario) -> Metrics:
     rates = ("requests_per_s", "output_tokens_per_s", "input_tokens_per_s", "goodput_requests_per_s")
     scaled = {name: getattr(metrics.throughput, name) / share for name in rates}
     return dataclasses.replace(metrics, throughput=dataclasses.replace(metrics.throughput, **scaled))
-
-
-def search_capacity(
-    deployments: Deployments, scenario: Scenario, offered: float, run: Callable[[int, float], Timeline], api_s: float
-) -> capacity.Capacity | None:
-    """Largest rate of the whole fleet that keeps every promise at its percentile, on average over a few runs.
-
-    `run(seed, rate_scale)` simulates once. Every rate sees the same random numbers, so that only the rate differs.
-    """
-    given = promises(scenario.slo, scenario.workload.priority_classes)
-    spent = 0.0
-    tried: list[capacity.Probe] = []
-
-    def strain(rate: float) -> float:
-        nonlocal spent
-        strains: list[float] = []
-        for seed in range(CAPACITY_RUNS):
-            if spent > bounds.MAX_WORK_PER_PLAN / 2:
-                if strains:
-                    break
-                raise _OutOfWork
-            timeline = run(seed, rate / offered)
-            spent += work(timeline, scenario)
-            if overloaded(timeline):
-                strains = [inf]
-                break
-            strains.append(max((kept.strain for kept in reached(timeline, given, api_s)), default=0.0))
-        tried.append(capacity.Probe(rate, sum(strains) / len(strains)))
-        return tried[-1].strain
-
-    start = CAPACITY_START * saturation_rate(deployments, scenario)
-    try:
-        return capacity.largest_rate(strain, start, CAPACITY_TOLERANCE, max_probes=CAPACITY_PROBES)
-    except _OutOfWork:
-        holding = [p.rate for p in tried if p.holds]
-        breaking = [p.rate for p in tried if not p.holds]
-        if not holding:
-            return None
-        return capacity.Capacity(max(holding), min(breaking, default=None), tuple(sorted(tried, key=lambda p: p.rate)))
-
-
-class _OutOfWork(Exception):
-    """The search has used its share of the bound of work: what it has found by then is the answer."""
-
-
-def saturation_rate(deployments: Deployments, scenario: Scenario) -> float:
-    """Closed-form guess of the fleet's largest rate: a request costs the prefill of what no cache holds and its share of full steps."""
-    prefill, decode = deployments[0], deployments[-1]
-    split = scenario.disaggregation
-    batch = max(1, plan_batch(decode, 1))
-    means = traffic.of(scenario.workload)
-    cached = means.reusable_tokens if prefill.scenario.engine.enable_prefix_caching else 0.0
-    prompt = max(1, round(means.input_tokens - cached))
-    step_s = decode.step_time(decode_shape(decode, batch))
-    prefill_s = prompt / prefill_rate(prefill, prompt)
-    decode_s = means.output_tokens / decode.profile.acceptance_length * step_s / batch
-    if split is not None:
-        return min(split.prefill.replicas / prefill_s, split.decode.replicas / decode_s)
-    return scenario.fleet.replicas / (prefill_s + decode_s)

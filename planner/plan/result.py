@@ -92,9 +92,14 @@ class Plan:
 def throughput_dict(load: Loaded | None) -> dict[str, Any]:
     """The `throughput` part: what the simulation saw, and how that compares with what the plan could carry."""
     if load is None:
-        return dict.fromkeys(field_names(Throughput))
+        return dict.fromkeys((*field_names(Throughput), "capacity_requests_per_s_ci"))
     seen = plain(load.metrics.throughput)
-    return seen | {"capacity_requests_per_s": finite(load.capacity_requests_per_s), "utilization": finite(load.utilization)}
+    interval = load.capacity_interval
+    return seen | {
+        "capacity_requests_per_s": finite(load.capacity_requests_per_s),
+        "capacity_requests_per_s_ci": None if interval is None else [finite(end) for end in interval],
+        "utilization": finite(load.utilization),
+    }
 
 
 def transfers_dict(load: Loaded | None) -> dict[str, Any] | None:
