@@ -37,6 +37,8 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
     count = layer_count(c) * extras.SUBLAYERS.get(family.extra, 1)
     vocab = c.whole(*keys.VOCAB)
     drafts = layers_of(r, hidden, count)
+    if family.extra in extras.ORDER:
+        drafts = extras.ORDER[family.extra](c, drafts)
     scheme = quantization.of(raw, r.remarks)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for d in drafts:
@@ -92,7 +94,8 @@ def layers_of(r: Reader, hidden: int, count: int) -> list[Draft]:
     drafts = []
     for i, kind in enumerate(kinds):
         c = whole.layer(i)
-        sort = (kind, routed[i], i < shared_from, i % extras.SUBLAYERS.get(family.extra, 1))
+        place = i if family.extra in extras.BY_PLACE else i % extras.SUBLAYERS.get(family.extra, 1)
+        sort = (kind, routed[i], i < shared_from, place)
         before = whole.lists_read
         d = replace(alike[sort], index=i) if sort in alike and c is whole else layer_of(c, family, hidden, i, *sort[:3], has_experts)
         if whole.lists_read == before and c is whole:

@@ -48,6 +48,8 @@ class Family:
     (the code ignores the key)."""
     recurrent: str = ""
     """Kind of the layers that the configuration calls linear, mamba or conv."""
+    hybrid: str = "both"
+    """What a layer called hybrid is: attention and a recurrent mixer, or "full": attention whose convolutions `extras` adds."""
     single: bool = False
     """A layer is a mixer OR an MLP (Nemotron-H)."""
     positions: int = -1
@@ -86,6 +88,7 @@ FAMILIES: dict[str, Family] = {
     "apertus1p5": Family(qk_norm="head", gated=False),
     "aria": LLAMA,
     "axk1": Family(correction_bias=True, norms=3),
+    "axk2": Family(correction_bias=True, extra="axk2"),
     "baichuan": LLAMA,
     "bailing_hybrid": Family(correction_bias=True, recurrent="kda", gate="head", qkv_bias="use_qkv_bias", o_bias=False),
     "bailing_moe": Family(qkv_bias="use_qkv_bias", o_bias="use_bias", qk_norm="head", qk_norm_if="use_qk_norm", correction_bias=True),
@@ -112,9 +115,12 @@ FAMILIES: dict[str, Family] = {
     ),
     "diffllama": LLAMA,
     "dots1": Family(qk_norm="head", correction_bias=True, windows="from_max_window_layers"),
-    "dots3_note": Family(correction_bias=True, gate="head"),
+    "doge": Family(qk_norm="head", extra="doge"),
+    "dory": Family(norms=0, gate="full", extra="dory"),
+    "dots3_note": Family(correction_bias=True, gate="head", extra="dots3_note"),
     "ernie4_5": Family(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias"),
     "ernie4_5_moe": Family(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", correction_bias=True),
+    "ernie4_5_vl_moe": Family(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", correction_bias=True, extra="image_experts"),
     "exaone": LLAMA,
     "exaone4": Family(qk_norm="head", windows="pattern"),
     "exaone_moe": Family(qk_norm="head", windows="pattern", correction_bias=True),
@@ -147,16 +153,21 @@ FAMILIES: dict[str, Family] = {
     "granitemoeshared": LLAMA,
     "glm5_next": Family(correction_bias=True, recurrent="kda", doubt=KPOOL, extra="hyper_connections"),
     "helium": LLAMA,
+    "hrm_text": Family(norms=0, gate="full", extra="hrm_text"),
     "hunyuan_v1_dense": Family(qk_norm="head", qk_norm_if="use_qk_norm"),
     "hunyuan_v1_moe": Family(qk_norm="head", qk_norm_if="use_qk_norm"),
     "hy_v4": Family(correction_bias=True, sinks=True, gate="full", extra="hyper_light"),
     "hy_v3": Family(qk_norm="head", correction_bias=True),
     "hyperclovax": LLAMA,
+    "idefics": Family(extra="idefics"),
+    "inkling": Family(qk_norm="head", correction_bias=True, windows="pattern", hybrid="full", extra="inkling"),
+    "inkling2": Family(gate="full", correction_bias=True, windows="pattern", hybrid="full", extra="inkling2"),
     "internlm2": Family(qkv_bias="bias", o_bias="bias"),
     "internlm3": Family(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
     "iquestcoder": LLAMA,
     "jais2": Family(gated=False, norm_params=2),
     "jamba": Family(recurrent="mamba1"),
+    "jetmoe": Family(extra="jetmoe"),
     "kimi_linear": Family(correction_bias=True, recurrent="kda"),
     "kolibri1": Family(qk_norm="head", correction_bias=True, windows="pattern"),
     "laguna": Family(qk_norm="head", gate="head", correction_bias=True, windows="pattern"),
@@ -206,6 +217,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3_next": replace(QWEN3, gate="double", shared_gate=True, recurrent="gated_deltanet"),
     "qwen3_5": replace(QWEN3, gate="double", recurrent="gated_deltanet"),
     "qwen3_5_moe": replace(QWEN3, gate="double", shared_gate=True, recurrent="gated_deltanet"),
+    "qwen4_exp": replace(QWEN3, norms=0, gate="double", shared_gate=True, recurrent="gated_deltanet", extra="qwen4_exp"),
     "recurrent_gemma": Family(
         qkv_bias="attention_bias", o_bias=True, mlp_bias=True, recurrent="rg_lru", windows="all", extra="recurrent_gemma"
     ),
@@ -220,15 +232,24 @@ FAMILIES: dict[str, Family] = {
     "vaultgemma": Family(windows="even"),
     "xglm": replace(GPT, positions=2),
     "youtu": LLAMA,
+    "zamba": Family(norms=1, recurrent="mamba1", single=True, extra="zamba"),
+    "zamba2": Family(norms=1, recurrent="mamba2", single=True, extra="zamba"),
+    "zaya": Family(windows="all", hybrid="full", correction_bias=True, head_bias="lm_head_bias", extra="zaya"),
 }
 
 SAME_AS = {
     "hy_v4_vl": "hy_v4",
+    "inkling_mm_model": "inkling",
+    "inkling_model": "inkling",
+    "inkling2_loop": "inkling2",
+    "mimo_v2": "mimo_v2_flash",
     "mllama_text_model": "mllama",
+    "qwen3_8_flash_next": "qwen4_exp",
     "qwen2_5_omni": "qwen2",
     "deepseek_ref": "deepseek_v4",
     "gemma4_unified": "gemma4",
     "glm46v": "glm4",
+    "hrm": "hrm_text",
     "glm4v": "glm4",
     "glm4v_moe": "glm4_moe",
     "internvl": "qwen2",

@@ -14,6 +14,8 @@ Role = Literal["attention", "recurrent", "mlp", "shared_expert", "expert", "rout
 
 KV_BYTES = {"auto": 2.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 """Bytes of one cached element by KV precision."""
+NGRAM_TABLE = "ngram_embedding"
+"""Embedding of token n-grams: far larger than the vocabulary's, a token reads a few rows of it (Qwen3.8-Flash-Next)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,12 @@ class Tensor:
     """A matrix that a quantiser may shrink; norms, biases, convolutions, routers and embeddings stay 16-bit."""
     stored: str = ""
     """Precision in the checkpoint where its `quantization_config` shrinks this tensor; empty for plain 16-bit."""
+    elsewhere: bool = False
+    """Computed and read here, held by another layer: blocks that several layers share, layers that run more than once."""
 
     @property
     def params(self) -> int:
-        return self.n * self.k * self.copies
+        return 0 if self.elsewhere else self.n * self.k * self.copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Attention:
     """Sparse attention: width of the indexer's cached key."""
     indexer_topk: int = 0
     """Sparse attention: tokens that attention reads at most."""
+    indexer_pool: int = 1
+    """Sparse attention: tokens that share one cached key of the indexer."""
     compression: int = 0
     """Tokens that share one cached latent (DeepSeek V4); 0 for everything else."""
     local_window: int = 0
@@ -85,7 +91,12 @@ class Attention:
             return 0
         if self.local_window:
             return (self.head_dim + self.indexer_head_dim) / self.compression if self.compression else 0
-        return self._elements + self.indexer_head_dim
+        return self._elements + self.indexer_elements_per_token
+
+    @property
+    def indexer_elements_per_token(self) -> float:
+        """Part of the growing elements that is the indexer's key; every rank holds it whole."""
+        return self.indexer_head_dim / self.indexer_pool if self.stores_kv and self.window is None and not self.local_window else 0
 
     @property
     def windowed_elements_per_token(self) -> float:
@@ -170,9 +181,11 @@ class Layer:
 
 
 def active(tensor: Tensor, mlp: Mlp | None) -> float:
-    """Parameters of `tensor` that one token touches: routed experts count top_k times, everything else whole."""
+    """Parameters of `tensor` that one token of text touches: routed experts count top_k times, what serves images not at all."""
+    if tensor.role == "tower":
+        return 0
     if tensor.role == "expert" and mlp is not None and mlp.experts:
-        return tensor.n * tensor.k * tensor.copies * mlp.top_k / mlp.experts
+        return tensor.params * mlp.top_k / mlp.experts
     return tensor.params
 
 
@@ -236,12 +249,12 @@ class Architecture:
 
     @property
     def active_params(self) -> int:
-        """Every weight that one token touches: routed experts top_k times, both embeddings, no tower.
+        """Every weight that one token touches: routed experts top_k times, both embeddings, no tower, no table of n-grams.
 
         Published figures differ in convention: Qwen3 and Mixtral count as here, gpt-oss leaves the input embedding out,
         GLM-4.5 and MiniMax-M1 both embeddings.
         """
-        outer = sum(t.params for t in self.outer if t.role != "tower")
+        outer = sum(t.params for t in self.outer if t.role != "tower" and t.name != NGRAM_TABLE)
         counted = outer + sum(g.count * g.active_params for g in self.layers)
         if self.total_params_override:
             return round(counted * self.total_params_override / self.counted_params)

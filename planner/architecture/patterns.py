@@ -20,6 +20,15 @@ WORDS = (
     (r"full|global|attention|mla|nope|causal", "full"),
 )
 """What the words of a `layer_types` list mean, first match wins."""
+WORD_PARTS = frozenset(
+    re.findall(
+        r"\w+",
+        "sliding swa local window windowed chunk chunked hybrid linear mamba mamba2 recurrent ssm kda gdn gated delta deltanet lightning "
+        "conv short rglru moe sparse mlp experts dense full global attention attn self mla nope causal layer indexed deepseek qwen minimax m3",
+    )
+)
+"""Parts of the words that public files use. Another part may change what the layer caches, so the whole word is refused."""
+COMPRESSED = frozenset({"compressed", "heavily"})
 LIST_KEYS = ("layer_types", "layers_block_type", "block_types", "mixer_types", "attention_types")
 PATTERN_KEYS = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
 
@@ -32,7 +41,7 @@ def mixers(c: Config, family: Family, layers: int, notes: list[str]) -> list[str
         listed = [repeated[i % len(repeated)] for i in range(layers)]
     if listed and isinstance(listed[0], str):
         c.get("full_attention_interval", "attn_type_list", "hybrid_layer_pattern", "layer_group_size", "full_attn_idxs", *PATTERN_KEYS)
-        return _from_words(c, listed, layers, notes)
+        return _from_words(c, family, listed, layers)
     letters = c.text("hybrid_override_pattern")
     if letters:
         return _from_letters(letters, layers)
@@ -41,18 +50,22 @@ def mixers(c: Config, family: Family, layers: int, notes: list[str]) -> list[str
     return [r if r != "full" else w for r, w in zip(found, windowed, strict=True)]
 
 
-def _from_words(c: Config, listed: list[Any], layers: int, notes: list[str]) -> list[str]:
+def _from_words(c: Config, family: Family, listed: list[Any], layers: int) -> list[str]:
     if len(listed) < layers:
         raise InputError(f"config key {c.where}layer_types has {len(listed)} entries for {layers} layers; it needs one per layer")
-    kinds, strange = [], set()
-    for word in listed[:layers]:
-        kind = next((k for pattern, k in WORDS if re.search(pattern, str(word), re.IGNORECASE)), None)
-        if kind is None:
-            strange.add(str(word)[:40])
-        kinds.append(kind or "full")
-    if strange:
-        notes.append(f"layer_types has {', '.join(sorted(strange))}, not known here; counted as full attention")
-    return kinds
+    known = WORD_PARTS | (COMPRESSED if family.extra == "deepseek_v4" else set())
+    strange = {str(word)[:40] for word in listed[:layers] if not _parts(word) or _parts(word) - known}
+    kinds = [next((k for pattern, k in WORDS if re.search(pattern, str(word), re.IGNORECASE)), "") for word in listed[:layers]]
+    if strange or not all(kinds):
+        strange |= {str(word)[:40] for word, kind in zip(listed, kinds, strict=False) if not kind}
+        raise InputError(
+            f"config key {c.where}layer_types has {', '.join(sorted(strange)[:4])}: what such a layer holds and caches is not understood"
+        )
+    return [family.hybrid if kind == "both" else kind for kind in kinds]
+
+
+def _parts(word: Any) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", word.lower())) if isinstance(word, str) else set()
 
 
 def _from_letters(letters: str, layers: int) -> list[str]:
@@ -107,6 +120,9 @@ def _windowed(c: Config, family: Family, layers: int, notes: list[str]) -> list[
         n = c.whole("no_rope_layer_interval", default=4)
         return ["full" if (i + 1) % n == 0 else "chunk" for i in every]
     window = c.optional_whole(*keys.WINDOW)
+    local = c.wholes("local_layer_ids", high=layers)
+    if local is not None and window:
+        return ["window" if i in local else "full" for i in every]
     if not window or c.get("use_sliding_window") is False or family.windows == "none" or family.extra == "deepseek_v4":
         c.get(*PATTERN_KEYS)
         return ["full"] * layers
@@ -127,15 +143,21 @@ def _windowed(c: Config, family: Family, layers: int, notes: list[str]) -> list[
     return ["full"] * layers
 
 
+MOE_SWITCHES = ("enable_moe_block", "is_moe", "use_moe", "moe_enabled")
+
+
 def expert_layers(c: Config, layers: int) -> list[bool]:
     """Whether each layer routes to experts."""
     every = range(layers)
     experts = c.get(*keys.EXPERTS)
-    if not experts or experts == 1 or c.get("enable_moe_block") is False:
+    if not experts or experts == 1 or any(c.get(name) is False for name in MOE_SWITCHES):
         return [False] * layers
     c.get("mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace")  # read below, unless a list says it layer by layer
     types = c.items("mlp_layer_types")
     if types is not None and len(types) >= layers:
+        strange = sorted({str(t)[:40] for t in types[:layers] if not re.search(r"sparse|moe|dense|mlp", str(t))})
+        if strange:
+            raise InputError(f"config key {c.where}mlp_layer_types has {', '.join(strange[:4])}; known are dense, sparse and moe")
         return ["sparse" in str(types[i]) or "moe" in str(types[i]) for i in every]
     frequency = c.get("moe_layer_freq")
     if isinstance(frequency, (list, tuple)):
@@ -145,7 +167,9 @@ def expert_layers(c: Config, layers: int) -> list[bool]:
         listed = [int(x) for x in re.findall(r"\d+", listed)[:layers]]
     if isinstance(listed, (list, tuple)) and listed:
         return [i in listed for i in every]
-    first = c.whole("first_k_dense_replace", "num_dense_layers", "n_dense_layers", "moe_layer_num_skipped", default=0, low=0)
+    first = c.whole(
+        "first_k_dense_replace", "num_dense_layers", "n_dense_layers", "moe_layer_num_skipped", "dense_mlp_idx", default=0, low=0
+    )
     dense: list[int] = c.wholes("mlp_only_layers") or []
     if c.has("expert_layer_period"):
         n, at = c.whole("expert_layer_period"), c.whole("expert_layer_offset", default=0, low=0)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.architecture import families, keys, patterns
+from planner.architecture import extras, families, keys, patterns
 from planner.architecture.config import MAX_LAYERS, Config
 from planner.architecture.families import Family
 from planner.problems import InputError
@@ -67,6 +67,8 @@ def read(raw: Mapping[str, Any]) -> Reader:
     if found is None:
         doubts.append(f"model_type {model_type[:60]!r} is not a family known here; its keys are read as those of a Llama-like decoder")
         found = ("", Family())
+    respell = extras.SPELLING.get(found[1].extra)
+    merged = respell(merged) if respell else merged
     defaults = {k: v for k, v in class_defaults().get(model_type, class_defaults().get(found[0], {})).items() if k not in REQUIRED}
     r = Reader(Config(merged, defaults), model_type, *found, doubts, [])
     _other_kinds(raw, r)

@@ -54,7 +54,7 @@ def mamba1(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         _small("A_log", inner, n),
         _small("D", inner, 2),  # and the bias of dt_proj
     ]
-    if c.has("mamba_d_state"):
+    if c.has("mamba_d_state") and not c.has("n_mamba_heads"):  # Zamba has heads and no such norms
         tensors.append(_small("dt_b_c_norms", rank + 2 * n, 1, "none"))
     if bias:
         tensors.append(_small("bias", 2 * inner + hidden))

@@ -160,7 +160,7 @@ def _layer(arch: Architecture, g: Layer, number: int, count: int, parallel: Para
     for t in g.tensors:
         stored, size = stored_as(arch, t, precision.weights)
         n, k, copies = local_shape(t, tp, dp, ep, kv_heads)
-        weight_bytes += padded(n, k, stored) * copies * size
+        weight_bytes += 0 if t.elsewhere else padded(n, k, stored) * copies * size
         if t.role == "expert":
             if t.linear:
                 expert_size, expert_precision = size, stored
@@ -215,7 +215,8 @@ def shard_attention(a: Attention, tp: int, kv_precision: str) -> ShardAttention:
     kv_heads = kv_heads_per_rank(a.kv_heads, tp)
     size = KV_BYTES[kv_precision]
     copies = 1.0 if a.mla else kv_heads / a.kv_heads
-    growing, windowed = a.growing_elements_per_token * copies, a.windowed_elements_per_token * copies
+    index = a.indexer_elements_per_token
+    growing, windowed = (a.growing_elements_per_token - index) * copies + index, a.windowed_elements_per_token * copies
     read = a.kv_lora_rank + a.qk_rope_head_dim if a.mla else kv_heads * (a.head_dim + a.v_head_dim)
     return ShardAttention(
         heads=math.ceil(a.heads / tp),
@@ -231,7 +232,7 @@ def shard_attention(a: Attention, tp: int, kv_precision: str) -> ShardAttention:
         kv_lora_rank=a.kv_lora_rank,
         qk_rope_head_dim=a.qk_rope_head_dim,
         indexer_heads=a.indexer_heads,
-        indexer_head_dim=a.indexer_head_dim,
+        indexer_head_dim=math.ceil(a.indexer_head_dim / a.indexer_pool),
         indexer_topk=a.indexer_topk,
         compression=max(a.compression, 1),
         local_window=a.local_window,

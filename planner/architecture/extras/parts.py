@@ -1,9 +1,9 @@
-"""What single families have alone. A function per family: `LAYER` changes a layer draft, `OUTER` adds weights outside the layers."""
+"""Families that differ from their kin in a part or two."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -285,30 +285,53 @@ def bitnet(c: Config, hidden: int, d: Draft) -> None:
     d.tensors.append(_norm("sub_norms", hidden + (d.mlp.intermediate if d.mlp else 0)))
 
 
-LAYER: dict[str, Callable[[Config, int, Draft], None]] = {
-    "bitnet": bitnet,
-    "deepseek_v4": deepseek_v4,
-    "falcon": falcon,
-    "falcon_h1": falcon_h1,
-    "gemma3n": gemma3n,
-    "gemma4": gemma4,
-    "hyper_connections": hyper_connections,
-    "hyper_light": hyper_light,
-    "lfm2": lfm2,
-    "longcat": longcat,
-    "minimax_m3": minimax_m3,
-    "mllama": mllama,
-    "nemotron_h": nemotron_h,
-    "nemotron_nas": nemotron_nas,
-    "recurrent_gemma": recurrent_gemma,
-}
-OUTER: dict[str, Callable[[Config, int], list[Tensor]]] = {
-    "deepseek_v4": deepseek_v4_outer,
-    "embedding_norm": embedding_norm,
-    "gemma3n": gemma3n_outer,
-    "gemma4": gemma4_outer,
-    "hyper_light": deepseek_v4_outer,
-    "mllama": mllama_outer,
-}
-SUBLAYERS = {"longcat": 2}
-"""Layers of ours that one published layer holds."""
+def doge(c: Config, hidden: int, d: Draft) -> None:
+    """Doge: learned residual weights, and values that set how far a token looks."""
+    c.get("keep_window_size")
+    if c.switch("is_moe"):
+        raise InputError("config key is_moe is true; Doge's embedded experts are not understood")
+    if d.attention:
+        kv, width = d.attention.kv_heads, d.attention.head_dim
+        d.tensors += [
+            _norm("residuals", hidden, 2),
+            Tensor("dynamic_mask.dt_proj", kv, kv * width, "attention"),
+            _norm("dynamic_mask.A", kv),
+        ]
+
+
+def image_experts(c: Config, hidden: int, d: Draft) -> None:
+    """ERNIE 4.5 VL: tokens of images visit experts of their own, which text never does."""
+    c.get("image_moe_layer_start_index", "image_moe_layer_end_index", "image_moe_layer_interval", "image_moe_k", "moe_norm_min")
+    if d.mlp and d.mlp.experts and c.has("image_moe_intermediate_size"):
+        width, copies = c.whole("image_moe_intermediate_size"), c.whole("image_moe_num_experts", *keys.EXPERTS)
+        d.tensors.append(Tensor("mlp.vision_moe", copies * (3 * width * hidden + hidden + 1), 1, "tower", "n", linear=False))
+
+
+def dots3_note(c: Config, hidden: int, d: Draft) -> None:
+    """dots3: the rotary part of a key is normalised; only the layers called indexed have an indexer."""
+    if d.attention:
+        d.tensors.append(_norm("k_rope_only_layernorm", d.attention.qk_rope_head_dim))
+
+
+def axk2(c: Config, hidden: int, d: Draft) -> None:
+    """A.X K2: norms are gated by a small MLP, and queries and their gate come from one projection of two latents."""
+    rank = c.whole("gated_norm_rank", default=0, low=0)
+    count = 1 if d.index == 0 else 2
+    d.tensors.append(Tensor("gated_norms", 2 * count * rank, hidden, "mlp", linear=False))
+    a, latent = d.attention, c.whole("q_lora_rank", default=0, low=0)
+    if a and latent:
+        d.tensors += [
+            Tensor("q_gate_proj.q_half", a.heads * a.head_dim, latent, "attention", "n"),
+            Tensor("q_gate_proj.gate", a.heads * a.v_head_dim, 2 * latent, "attention", "n"),
+        ]
+
+
+def idefics(c: Config, hidden: int, d: Draft) -> None:
+    """IDEFICS: before every `cross_layer_interval`-th layer a gated one that attends to the image and has an MLP of its own."""
+    c.get("qk_layer_norms", "freeze_text_layers", "freeze_vision_layers", "freeze_lm_head", "additional_vocab_size", "alpha_type")
+    vision = c.part("vision_config") or {}
+    width = Config(vision, {"embed_dim": 768}, "vision_config.").whole("embed_dim", "hidden_size")
+    if d.index % c.whole("cross_layer_interval", default=1) == 0 and d.attention and d.mlp:
+        out = d.attention.heads * d.attention.head_dim
+        weights = 2 * out * (hidden + width) + 3 * hidden * d.mlp.intermediate + 2 * hidden + 2
+        d.tensors.append(Tensor("gated_cross_attn", weights, 1, "tower", "n", linear=False))

@@ -1,0 +1,50 @@
+"""Families whose files say the same in other words: a function takes the flat configuration and returns it in the usual ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Raw = dict[str, Any]
+
+
+def _whole(raw: Raw, name: str) -> int | None:
+    value = raw.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def dory(raw: Raw) -> Raw:
+    """Released files list attention and MLP as blocks of their own: each pair is one layer."""
+    listed = raw.get("layer_types")
+    if not isinstance(listed, list) or "mlp" not in listed:
+        return raw
+    counts = ("num_hidden_layers", "n_input_layers", "n_recurrent_layers", "n_output_layers")
+    return {**raw, **{k: n // 2 for k in counts if (n := _whole(raw, k))}, "layer_types": listed[::2]}
+
+
+def hrm_text(raw: Raw) -> Raw:
+    """`num_hidden_layers` counts turns where `num_layers_per_stack` is given; two stacks hold the weights."""
+    stack = _whole(raw, "num_layers_per_stack") or _whole(raw, "num_hidden_layers")
+    return {**raw, "num_hidden_layers": 2 * stack} if stack else raw
+
+
+def zamba(raw: Raw) -> Raw:
+    """Zamba 1 places its shared block by period; the first three layers are exempt."""
+    layers, period = _whole(raw, "num_hidden_layers"), _whole(raw, "attn_layer_period")
+    if isinstance(raw.get("layers_block_type"), list) or not layers or not period or layers > 10_000:
+        return raw
+    offset = raw.get("attn_layer_offset")
+    placed = ["hybrid" if i % period == offset else "mamba" for i in range(layers - 3)]
+    return {**raw, "layers_block_type": ["mamba", "mamba", "hybrid", *placed][:layers]}
+
+
+def jetmoe(raw: Raw) -> Raw:
+    """A query head per KV head and visited expert; the file may leave the product out."""
+    kv, top_k = _whole(raw, "num_key_value_heads"), _whole(raw, "num_experts_per_tok")
+    return {"num_attention_heads": kv * top_k, **raw} if kv and top_k else raw
+
+
+def by_modality(raw: Raw) -> Raw:
+    """ERNIE 4.5 VL gives what experts have twice: for text first, for images second."""
+    pairs = {k: v for k, v in raw.items() if k.startswith("moe_") and isinstance(v, list) and len(v) == 2}
+    images = {f"image_{k}": v[1] for k, v in pairs.items()}
+    return {**raw, **{k: v[0] for k, v in pairs.items()}, **images}
