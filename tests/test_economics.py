@@ -271,3 +271,9 @@ def test_uploaded_week_in_every_shape() -> None:
 def test_uploaded_week_that_is_none(text: str) -> None:
     with pytest.raises(InputError, match="demand file"):
         week.parse_shares(text)
+
+
+@pytest.mark.parametrize(("api", "most"), [(None, 20_000), (0.01, 4_000)])
+def test_payments_are_mixed_for_a_bounded_number_of_replicas(api: float | None, most: int) -> None:
+    with pytest.raises(InputError, match=f"needs {most + 1:,} replicas, and payments are mixed for at most {most:,}"):
+        mix.cheapest_mix(np.array([most + 1.0]), 1.0, OFFERS, api)

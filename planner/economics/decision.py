@@ -130,13 +130,13 @@ class HeatMap:
 def heat_map_of(
     answer: Plan, utilizations: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0), factors: Sequence[float] = FACTORS
 ) -> HeatMap | None:
-    """Utilisation × price around this plan; None where it has no price or no capacity figure.
+    """Utilisation × price around this plan; None where it has no price to scale (free GPUs have none) or no capacity figure.
 
     The plan's own blend at its own utilisation fixes the price at full use: both axes act on it by plain arithmetic.
     """
     blended, hours = answer.cost.usd_per_mtok_blended, answer.cost.gpu_hours
     used = answer.load.utilization if answer.load else None
-    if blended is None or not hours or not used:
+    if blended is None or not hours or not hours[0].usd or not used:
         return None
     usd = hours[0].usd
     prices = tuple(usd * factor for factor in factors)

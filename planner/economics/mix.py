@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.problems import InputError
 from planner.units import HOUR_S, MINUTE_S
 
 
@@ -51,6 +52,10 @@ class PaymentMix:
         return counts
 
 
+MOST_LEVELS, MOST_LEVELS_BESIDE_AN_API = 20_000, 4_000
+"""Replicas of the peak that a mix is made for; beside an API every cut of them is tried. A few seconds."""
+
+
 def cheapest_mix(
     rates: np.ndarray,
     replica_rate: float,
@@ -66,9 +71,16 @@ def cheapest_mix(
     it can be taken alone: committed offers cost the whole week, others the hours needed, spot also the hours that
     restarts waste. Spot may pay for at most `max_spot_share` of the fleet, the levels where it saves most. The API may
     take everything above some level; every cut is tried. Exact for this model (a test tries all assignments).
+    Raises InputError for a peak of more replicas than are mixed.
     """
     week_hours = len(rates) * interval_s / HOUR_S
-    peak = int(np.ceil(rates.max() / replica_rate - 1e-9))
+    needed, most = np.ceil(rates.max() / replica_rate - 1e-9), MOST_LEVELS if api_usd_per_request is None else MOST_LEVELS_BESIDE_AN_API
+    if needed > most:
+        raise InputError(
+            f"the peak of the demand needs {needed:,.0f} replicas, and payments are mixed for at most {most:,}; "
+            "lower workload.request_rate, or plan a replica that carries more"
+        )
+    peak = int(needed)
     numbers = range(1, peak + 1)
     hours = np.array([(rates > (n - 1) * replica_rate * (1 + 1e-12)).sum() * interval_s / HOUR_S for n in numbers])
     served = np.array([np.clip(rates - (n - 1) * replica_rate, 0, replica_rate).sum() * interval_s for n in numbers])

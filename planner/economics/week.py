@@ -135,7 +135,7 @@ def autoscaled_week(
 def _week(rates: np.ndarray, capacity: float, ready: np.ndarray, paid: np.ndarray, usd_per_replica_hour: float, interval_s: float) -> Week:
     surplus = (rates - ready * capacity) * interval_s
     behind = _backlog(surplus) > 0
-    replica_hours = paid.sum() * interval_s / HOUR_S
+    replica_hours = float(paid.sum(dtype=float)) * interval_s / HOUR_S
     return Week(
         replicas=paid,
         ready=ready,
