@@ -81,6 +81,26 @@ def test_vllm_detailed_lists_give_what_the_summary_leaves_out() -> None:
     check(found, e2e_mean_ms=210.0, e2e_p50_ms=210.0, length_half_width=0.5, tpot_mean_ms=11.265828258331112)
 
 
+@pytest.mark.parametrize(
+    ("fields", "method", "note"),
+    [
+        ({"spec_decode_acceptance_length": 2.73}, "unknown", "acceptance length 2.73"),
+        ({"accept_length": 3.1, "server_info": {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 5}}, "eagle3-5", "length 3.10"),
+        ({"accept_length": 1.9, "server_info": {"speculative_algorithm": "NEXTN"}}, "mtp", "acceptance length 1.90"),
+        ({"spec_decode_per_position_acceptance_rates": [0.7, 0.5, 0.3]}, "unknown-3", "0.700, 0.500, 0.300"),
+        ({"accept_length": 1.0}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_accepted_drafts_make_a_speculative_row(fields: dict, method: str | None, note: str | None) -> None:
+    base = json.loads((SAMPLES / "vllm_bench_serve.json").read_text())
+    for name in ("spec_decode_acceptance_length", "spec_decode_per_position_acceptance_rates"):
+        base.pop(name, None)
+    (found,) = importers.from_text(json.dumps(base | fields), "spec.json")
+    assert found["spec_decode"] == method
+    assert note in found["notes"] if note else "acceptance" not in (found["notes"] or "")
+
+
 def test_vllm_acceptance_is_noted() -> None:
     base = json.loads((SAMPLES / "vllm_bench_serve.json").read_text())
     (found,) = importers.from_text(json.dumps(base | {"spec_decode_per_position_acceptance_rates": [0.71, 0.53]}), "spec.json")
@@ -307,6 +327,25 @@ def test_llmperf() -> None:
     }
     (other,) = importers.from_text(json.dumps(nested), "n.json")
     check(other, ttft_mean_ms=200.0, ttft_p99_ms=300.0, n_failed=1)
+
+
+def test_a_wrappers_file_of_several_runs() -> None:
+    found = importers.read(SAMPLES / "llmperf_by_concurrency.json")
+    assert [(r["id"].rpartition("#")[2], r["load_value"]) for r in found] == [("1", 1), ("8", 8), ("64", 64)]
+    check(found[2], model="meta-llama/Meta-Llama-3-8B-Instruct", load_kind="concurrency", n_requests=128, ttft_p99_ms=16745.895892822155)
+    short = importers.read(SAMPLES / "llmperf_bench_summary.json")
+    assert [r["ttft_mean_ms"] for r in short] == pytest.approx([r["ttft_mean_ms"] for r in found])
+    assert [r["out_tok_s_total"] for r in short] == pytest.approx([r["out_tok_s_total"] for r in found])
+    assert all(r["tpot_mean_ms"] is None and "no TPOT" in r["notes"] for r in short)
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.suffix == ".json" and "failed" not in p.name], ids=lambda p: p.name)
+def test_any_tools_result_is_found_inside_another_programs_file(path: Path) -> None:
+    plain = json.loads(path.read_text())
+    wrapped = importers.from_text(json.dumps({"settings": {"tp": 1}, "runs": {"low": plain, "high": plain}}), "wrapped.json")
+    rows = importers.read(path)
+    assert [r["ttft_mean_ms"] for r in wrapped] == [r["ttft_mean_ms"] for r in rows] * 2
+    assert wrapped[0]["id"].startswith("wrapped.json#runs#low")
 
 
 def test_llmperf_responses() -> None:

@@ -13,11 +13,13 @@ from planner.measure.bands import band
 from planner.measure.check import check, load_points
 from planner.measure.command import add_commands
 from planner.measure.compare import compare
+from planner.measure.deployment import as_measured, conflicts, filled
 from planner.measure.predict import by_length, predicted, scenario_at
+from planner.measure.report import comparison_lines
 from planner.measure.rows import Row, from_csv, row
 from planner.measure.uploads import calibrated, uploaded
 from planner.problems import InputError
-from planner.scenario import Calibration, Scenario, mean_length
+from planner.scenario import Calibration, Scenario, Speculative, mean_length
 
 SCENARIO = Scenario()
 PREFILL_S, API_S, STEP_S = 1e-4, 0.05, 0.02
@@ -355,3 +357,104 @@ def test_metrics_text_on_the_command_line(tmp_path: Path, capsys: pytest.Capture
         command("import", page, page)
     with pytest.raises(InputError, match="--calibrate needs --plan"):
         command("import", Path(__file__).parent / "data" / "benchmarks" / "guidellm.json", "--calibrate", tmp_path / "x.json")
+
+
+def of(**stated: object) -> Row:
+    """One client alone, 500 in and 128 out, of a server that states these columns."""
+    times = {"ttft_mean_ms": 100.0, "tpot_mean_ms": 20.0}
+    return row(
+        **({"id": "r", "source": "test", "isl_mean": 500, "osl_mean": 128, "load_kind": "concurrency", "load_value": 1} | times | stated)
+    )
+
+
+PLAN_70B = Scenario.model_validate(
+    {"model": {"name": "llama-3.3-70b"}, "precision": {"weights": "fp8"}, "parallel": {"tensor_parallel_size": 2}, "fleet": {"replicas": 3}}
+)
+
+
+@pytest.mark.parametrize(
+    ("stated", "changed"),
+    [
+        (
+            {"model": "meta-llama/Llama-3.1-8B-Instruct", "tp": 1},
+            {"model.name": "llama-3.1-8b", "parallel.tensor_parallel_size": 1, "precision.weights": "auto"},
+        ),
+        ({"tp": 4, "pp": 2}, {"parallel.tensor_parallel_size": 4, "parallel.pipeline_parallel_size": 2}),
+        ({"weight_precision": "bf16"}, {"precision.weights": "bf16"}),
+        ({"kv_precision": "fp8"}, {"precision.kv_cache": "fp8"}),
+        ({"n_gpu": 2}, {"fleet.replicas": 1}),
+        # Nothing to change: the same model by another name, another release of the same shape, what the plan says itself.
+        ({"model": "nvidia/Llama-3.3-70B-Instruct-FP8", "tp": 2, "weight_precision": "FP8", "gpu": "NVIDIA H100 80GB HBM3"}, {}),
+        ({"model": "meta-llama/Llama-3.1-70B-Instruct", "engine": "vLLM", "kv_precision": "auto"}, {}),
+        ({"model": "chat", "spec_decode": "none (not stated)", "n_gpu": 6}, {}),
+    ],
+)
+def test_a_row_is_laid_over_the_deployment_that_it_states(stated: dict, changed: dict) -> None:
+    found, told = as_measured(PLAN_70B, of(**stated))
+    wanted = PLAN_70B.model_dump(mode="json")
+    for path, value in changed.items():
+        part, field = path.split(".")
+        wanted[part][field] = value
+    assert found == Scenario.model_validate(wanted)
+    assert bool(told) == bool(changed)
+    assert scenario_at(PLAN_70B, of(**stated)).parallel == found.parallel
+    assert bool(conflicts(PLAN_70B, of(**stated))) == bool(changed)
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"gpu": "A100-SXM4-80GB"}, "is of GPU A100-SXM4-80GB, the plan of h100-sxm"),
+        ({"gpu": "no such part"}, "is of GPU no such part"),
+        ({"engine": "SGLang"}, "is of engine SGLang, the plan of vllm"),
+        ({"engine": "tgi"}, "is of engine tgi"),
+        ({"model": "someone/unheard-of-9b-chat"}, "the catalogue does not know"),
+        ({"weight_precision": "fp6"}, "has weights in 'fp6'"),
+        ({"spec_decode": "unknown-3"}, "measured with speculation .* the plan has none"),
+        ({"spec_decode": "eagle3"}, "measured with speculation .eagle3., the plan has none"),
+        ({"tp": 3}, "cannot be planned|TP3|illegal|heads"),
+    ],
+)
+def test_a_row_of_another_server_is_left_out_with_a_reason(stated: dict, told: str) -> None:
+    with pytest.raises(InputError, match=f"no measured row could be compared: .*({told})"):
+        compare([of(**stated)], PLAN_70B)
+
+
+def test_rows_of_another_model_calibrate_against_their_own_plan() -> None:
+    """What the 8B server does is predicted for the 8B server: its rows move no factor of a plan of 70B."""
+    small = of(model="meta-llama/Llama-3.1-8B-Instruct", tp=1, weight_precision="fp8", n_gpu=1)
+    says = predicted(PLAN_70B, small)["latency"]
+    exact = small | {"ttft_mean_ms": 1e3 * says["ttft_s"]["mean"], "tpot_mean_ms": 1e3 * says["tpot_s"]["mean"]}
+    found = compare([exact], PLAN_70B)
+    assert found.calibration.factor == pytest.approx(1.0, abs=0.01)
+    assert found.notes == ("row 'r' is of llama-3.1-8b, TP1, 1 replica (the plan: llama-3.3-70b, TP2, 3); it is laid over a plan of that.",)
+    assert found.notes[0] in comparison_lines(found.to_dict())
+
+
+def test_a_speculative_row_brings_its_own_acceptance() -> None:
+    plan_of = SCENARIO.model_copy(update={"speculative": Speculative(method="eagle3", num_speculative_tokens=3, acceptance_rate=0.9)})
+    measured_at = of(spec_decode="unknown-2", notes="acceptance by position 0.700, 0.500; 1 requests failed")
+    assert as_measured(plan_of, measured_at)[0].speculative.acceptance_rates == (0.7, 0.5)
+    length = as_measured(plan_of, of(spec_decode="eagle3", notes="acceptance length 2.50"))[0].speculative.acceptance_rates
+    assert 1 + sum(length) == pytest.approx(2.5, abs=1e-3)
+    assert as_measured(plan_of, of(spec_decode="none"))[0].speculative is None
+    assert as_measured(plan_of, of())[0] == plan_of
+    with pytest.raises(InputError, match=r"measured with speculation .mtp., the plan has eagle3"):
+        as_measured(plan_of, of(spec_decode="mtp-1"))
+
+
+def test_what_a_plan_knows_fills_only_rows_of_its_own_deployment() -> None:
+    own, other = filled([of(), of(model="meta-llama/Llama-3.1-8B-Instruct", tp=1)], {"engine_version": "0.21"}, PLAN_70B)
+    assert (own["tp"], own["n_gpu"], own["weight_precision"], own["gpu"]) == (2, 6, "fp8", "h100-sxm")
+    assert (other["tp"], other["n_gpu"], other["weight_precision"], other["gpu"]) == (1, None, None, "h100-sxm")
+    assert {own["engine_version"], other["engine_version"]} == {"0.21"}
+    foreign = of(gpu="b200-sxm")
+    assert filled([foreign], {}, PLAN_70B) == [foreign]
+
+
+def test_the_acceptance_test_takes_no_result_of_another_deployment() -> None:
+    with pytest.raises(InputError, match=r"no result is of the plan's own deployment \(and 1 more\): row 'a' is of GPU B200"):
+        check(promised(), [result(id="a", gpu="B200"), result(id="b", model="meta-llama/Llama-3.3-70B-Instruct")])
+    mixed = check(promised(), [result(id="b", tp=8), result()])
+    assert mixed.passed
+    assert "1 results are of another deployment: row 'b' is of TP8 (the plan: TP1)" in mixed.sentence

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from planner.measure.bands import FIGURES, band, figure
+from planner.measure.deployment import conflicts
 from planner.measure.lengths import lengths
 from planner.measure.rows import Row
 from planner.problems import InputError
@@ -77,6 +78,12 @@ def check(plan: Mapping[str, Any], rows: Sequence[Row]) -> Checked:
     measured at a load of the plan.
     """
     points = tuple(load_points(plan))
+    scenario = parse(plan["scenario"])
+    others = [why for row in rows if (why := conflicts(scenario, row))]
+    rows = [row for row in rows if not conflicts(scenario, row)]
+    if others and not rows:
+        more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+        raise InputError(f"no result is of the plan's own deployment{more}: {others[0]}")
     verdicts: list[Verdict] = []
     matched = False
     for point in points:
@@ -95,6 +102,8 @@ def check(plan: Mapping[str, Any], rows: Sequence[Row]) -> Checked:
     told = f"{len(measured) - len(failed)} of {len(measured)} measured bands passed"
     if failed:
         told += ": " + ", ".join(f"{v.metric} {v.statistic} failed" for v in failed[:3]) + (" …" if len(failed) > 3 else "")
+    if others:
+        told += f"; {len(others)} results are of another deployment: {others[0]}"
     if len(measured) < len(verdicts):
         told += f"; {len(verdicts) - len(measured)} bands were not measured"
     return Checked(tuple(verdicts), bool(measured) and not failed, told + ".")

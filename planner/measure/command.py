@@ -101,10 +101,11 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_measure(arguments: argparse.Namespace) -> int:
     """Measure an endpoint."""
-    from planner.measure import charts, compare, predict
+    from planner.measure import charts, compare, deployment, predict
     from planner.measure.endpoint import Endpoint
     from planner.measure.experiment import Options, Run, measure
     from planner.measure.journal import Journal, fallback
+    from planner.measure.rows import with_context
     from planner.measure.summary import document
 
     scenario = _scenario(arguments)
@@ -128,7 +129,17 @@ def run_measure(arguments: argparse.Namespace) -> int:
         max_requests=arguments.max_requests,
         seed=arguments.seed,
     )
-    context = _context(arguments, scenario)
+    context = _said(arguments)
+    if scenario is not None:
+        (served,) = with_context([{"id": "the endpoint", "model": arguments.model}], context)
+        try:
+            scenario, differs = deployment.as_measured(scenario, served)
+            context = deployment.context(scenario, served) | context
+            if differs:
+                print(differs, file=sys.stderr)
+        except InputError as error:
+            print(f"no comparison: {error}; the plots hold no prediction", file=sys.stderr)
+            scenario = None
     kept = None if any(not charts.is_chart(path) for path in arguments.out) else fallback()
     paths = [*arguments.out, *([kept] if kept else [])]
     journal = Journal(paths, (lambda tokens, out: predict.by_length(scenario, tokens, out)) if scenario else None, context)
@@ -164,8 +175,9 @@ def run_measure(arguments: argparse.Namespace) -> int:
 def run_import(arguments: argparse.Namespace) -> int:
     """Read results of other tools, and compare them with a plan where one is named."""
     from planner.measure import compare, importers, metrics_text
+    from planner.measure.deployment import filled
     from planner.measure.journal import write_whole
-    from planner.measure.rows import to_csv, with_context
+    from planner.measure.rows import to_csv
     from planner.measure.uploads import calibrated
 
     texts = [path for path in arguments.files if importers.is_metrics(path)]
@@ -177,7 +189,7 @@ def run_import(arguments: argparse.Namespace) -> int:
         print(json.dumps(facts.to_dict() | {"workload": facts.workload(), "speculative": facts.speculative()}, indent=1))
         return 0
     scenario = _scenario(arguments)
-    rows = with_context((row for path in arguments.files for row in importers.read(path)), _context(arguments, scenario))
+    rows = filled((row for path in arguments.files for row in importers.read(path)), _said(arguments), scenario)
     found: dict[str, Any] = {"rows": rows}
     if scenario is not None:
         findings = compare.compare(rows, scenario)
@@ -232,23 +244,9 @@ def scenario_from_file(text: str) -> Scenario:
     return parse(data["scenario"] if isinstance(data.get("scenario"), dict) else data)
 
 
-def _context(arguments: argparse.Namespace, scenario: Scenario | None) -> dict[str, Any]:
-    """What is known of the server: the user's words first, then the scenario's."""
-    said = {name: getattr(arguments, name) for name in CONTEXT if getattr(arguments, name) is not None}
-    if scenario is None:
-        return said
-    return {
-        "engine": scenario.engine.name,
-        "engine_version": scenario.engine.version,
-        "gpu": scenario.hardware.gpu,
-        "n_gpu": scenario.gpus,
-        "tp": scenario.parallel.tensor_parallel_size,
-        "pp": scenario.parallel.pipeline_parallel_size,
-        "dp": scenario.parallel.data_parallel_size,
-        "weight_precision": scenario.precision.weights,
-        "kv_precision": scenario.precision.kv_cache,
-        "spec_decode": scenario.speculative.method if scenario.speculative else "none",
-    } | said
+def _said(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the user says of the server, by the columns of the measured rows."""
+    return {name: getattr(arguments, name) for name in CONTEXT if getattr(arguments, name) is not None}
 
 
 def _lengths(text: str) -> tuple[int, ...]:

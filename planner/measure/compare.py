@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from planner.measure.bands import Band, band, figure
+from planner.measure.deployment import as_measured
 from planner.measure.predict import predicted
 from planner.measure.rows import Row
 from planner.problems import InputError
@@ -82,6 +83,8 @@ class Findings:
     sentence: str
     skipped: tuple[tuple[str, str], ...]
     """(row, why) of rows that could not be compared."""
+    notes: tuple[str, ...] = ()
+    """Rows of another deployment than the plan's, and what they were laid over instead."""
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -91,30 +94,49 @@ class Findings:
             "components": [asdict(c) for c in self.components],
             "calibration": self.calibration.model_dump(mode="json") if self.calibration else None,
             "skipped": [{"row": name, "reason": why} for name, why in self.skipped],
+            "notes": list(self.notes),
         }
 
 
 def compare(rows: Sequence[Row], scenario: Scenario, predict: Predict | None = None) -> Findings:
     """Lay measured rows over what the planner says for the same lengths and load on `scenario`'s hardware and engine.
 
-    `predict` replaces the planner, for plans that are at hand already. Raises InputError when no row can be compared.
+    A row that states another model, layout or precision is laid over a plan of that, which `notes` says; one of another GPU or engine is
+    left out. `predict` replaces the planner, for plans that are at hand already. Raises InputError when no row can be compared.
     """
     if len(rows) > MOST_ROWS:
         raise InputError(f"{len(rows):,} rows are too many to compare with one plan; give at most {MOST_ROWS}, or use validate")
     ask = predict or (lambda row: predicted(scenario, row))
     pairs: list[tuple[Row, Mapping[str, Any]]] = []
+    comparisons: list[Comparison] = []
     skipped: list[tuple[str, str]] = []
+    notes: list[str] = []
     for i, row in enumerate(rows):
         try:
-            pairs.append((row, ask(row)))
+            _, note = as_measured(scenario, row)
+            plan = ask(row)
         except InputError as error:
             skipped.append((_name(row, i), str(error)))
-    comparisons = tuple(c for i, (row, plan) in enumerate(pairs) for c in _compare_row(row, plan, _name(row, i)))
+            continue
+        found = _compare_row(row, plan, _name(row, i))
+        if not found:
+            skipped.append((_name(row, i), _why_nothing(plan)))
+            continue
+        pairs.append((row, plan))
+        comparisons += found
+        notes += [note] if note else []
     if not comparisons:
-        why = skipped[0][1] if skipped else "the rows hold no figure that a plan predicts"
+        why = skipped[0][1] if skipped else "there are none"
         raise InputError(f"no measured row could be compared: {why}")
     components = (_queue(pairs), *_prompt_and_api(pairs), _decode(pairs))
-    return Findings(comparisons, components, calibration(rows, pairs, scenario), _sentence(comparisons, components), tuple(skipped))
+    factor = calibration([row for row, _ in pairs], pairs, scenario)
+    return Findings(tuple(comparisons), components, factor, _sentence(comparisons, components), tuple(skipped), tuple(notes))
+
+
+def _why_nothing(plan: Mapping[str, Any]) -> str:
+    """Why a plan holds none of a row's figures."""
+    errors = [p for p in plan.get("problems") or () if p.get("severity") == "error"]
+    return f"the planner says: {errors[0].get('message')}" if errors else "it holds no figure that a plan predicts"
 
 
 def _compare_row(row: Row, plan: Mapping[str, Any], name: str) -> list[Comparison]:

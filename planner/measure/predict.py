@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.measure.bands import band
+from planner.measure.deployment import as_measured
 from planner.measure.rows import Row
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
@@ -17,10 +18,11 @@ REQUESTS_PER_CLIENT = 10
 
 
 def scenario_at(scenario: Scenario, row: Row) -> Scenario:
-    """The scenario with the lengths and the load of a measured row; the model, hardware and engine stay.
+    """The scenario with the lengths and the load of a measured row, and the model, layout, precision and speculation that it states.
 
-    Raises InputError when the row lacks lengths or a load.
+    Raises InputError when the row lacks lengths or a load, or is of another GPU or engine.
     """
+    scenario, _ = as_measured(scenario, row)
     input_len, output_len, cached = row.get("isl_mean"), row.get("osl_mean"), row.get("cached_input_tokens") or 0.0
     kind, value = row.get("load_kind"), row.get("load_value")
     if not input_len or not output_len:

@@ -52,6 +52,7 @@ def comparison_lines(comparison: dict[str, Any]) -> Iterable[str]:
         yield f"{part['name']}: {part['verdict']}{ratio}; {part['how']}"
     for skipped in comparison["skipped"]:
         yield f"left out {skipped['row']}: {skipped['reason']}"
+    yield from comparison["notes"]
     yield comparison["sentence"]
     if comparison["calibration"]:
         yield f"One factor on step time would bring decode onto the plan: {comparison['calibration']['factor']:.3f}"

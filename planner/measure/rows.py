@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -59,6 +60,10 @@ EXTRA = (
     *("itl_mean_ms", "itl_p50_ms", "itl_p99_ms", "n_requests", "n_failed"),
 )
 """Figures that rows may hold beside the columns: in JSON and in memory, not in the CSV."""
+UNKNOWN_METHOD = "unknown"
+"""`spec_decode` of a row that shows accepted drafts and does not say what drafted them."""
+SPECULATION = re.compile(rf"(draft_model|eagle3|eagle|mtp|medusa|ngram|{UNKNOWN_METHOD})(?:-(\d{{1,2}}))?")
+"""`spec_decode` of a row: method, and tokens drafted per step where that is known."""
 LARGEST_ROWS = 100_000
 
 

@@ -211,9 +211,11 @@ def _workload(row: Row, known: harness.Settings, lengths: dict[str, float]) -> d
 
 
 def _drafts(row: Row, known: harness.Settings) -> int:
-    """Drafted tokens per step; 0 without speculation. A source that does not know counts as none."""
+    """Drafted tokens per step; 0 without speculation. A source that does not know counts as none. Raises CannotModel for other methods."""
     found = re.fullmatch(r"mtp(?:-(\d+))?", row.spec_decode)
     if found is None:
+        if row.spec_decode and "none" not in row.spec_decode and "not stated" not in row.spec_decode:
+            raise CannotModel("speculation other than the model's own (mtp)")
         return 0
     return int(found.group(1) or known.drafts)
 

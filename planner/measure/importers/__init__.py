@@ -38,6 +38,8 @@ OTHERS = (
     ({"elapsed_time", "tokens_per_second"}, "vllm bench throughput"),
 )
 """Results of relatives that hold neither TTFT nor TPOT, by their fields."""
+WRAPPED = 3
+"""Levels of another program's file in which a tool's results are looked for."""
 METRICS_LINE = re.compile(r"^[ \t]*(# (HELP|TYPE) |(vllm|sglang)[:_]\w+(\{| ))", re.MULTILINE)
 DAMAGE = (AttributeError, csv.Error, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
 
@@ -146,9 +148,26 @@ def _json_rows(data: Any, name: str) -> tuple[str, list[Row]]:
     for tool, module in SINGLE:
         if items and all(module.recognizes(item) for item in items[: measured.LARGEST_ROWS]):
             return _guard(tool, name, lambda m=module: _each(m, items, name))  # type: ignore[misc]
+    for tool, module in SINGLE:
+        if wrapped := _wrapped(data, name, module):
+            return _guard(tool, name, lambda m=module, w=wrapped: [r for key, item in w for r in m.from_data(item, key)])  # type: ignore[misc]
     raise InputError(
         f"{name} is JSON, but no benchmark result known here{_hint(items[0] if items else None)}; give the result file of {TOOLS}"
     )
+
+
+def _wrapped(data: Any, name: str, module: Any, depth: int = WRAPPED) -> list[tuple[str, Any]]:
+    """The tool's results inside a file of another program's making, such as runs keyed by their number of clients, with a name each."""
+    if depth == 0 or not isinstance(data, (Mapping, list)):
+        return []
+    inside = data.items() if isinstance(data, Mapping) else enumerate(data, 1)
+    found: list[tuple[str, Any]] = []
+    for key, item in inside:
+        own = f"{name}#{_line(str(key))[:40]}"
+        found += [(own, item)] if module.recognizes(item) else _wrapped(item, own, module, depth - 1)
+        if len(found) > measured.LARGEST_ROWS:
+            raise InputError(f"{name} holds more than {measured.LARGEST_ROWS:,} results; split it")
+    return found
 
 
 def _each(module: Any, items: list[Any], name: str) -> list[Row]:

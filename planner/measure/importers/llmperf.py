@@ -1,4 +1,4 @@
-"""llmperf: its summary, flat or nested, and its file of single responses."""
+"""llmperf: its summary, flat or nested, the short form of a known wrapper, and its file of single responses."""
 
 from __future__ import annotations
 
@@ -12,12 +12,42 @@ from planner.measure.rows import Row, number, row
 
 
 def recognizes(data: Any) -> bool:
-    """The summary of `token_benchmark_ray.py`."""
-    return isinstance(data, Mapping) and ("results_ttft_s_mean" in data or isinstance(take(data, "results", "ttft_s"), Mapping))
+    """The summary of `token_benchmark_ray.py`, or the short form."""
+    return isinstance(data, Mapping) and (
+        "results_ttft_s_mean" in data or isinstance(take(data, "results", "ttft_s"), Mapping) or _is_short(data)
+    )
+
+
+def _is_short(data: Mapping[str, Any]) -> bool:
+    return "first-time-to-token_mean_in_ms" in data and "latency_ms_per_token" in data
+
+
+def _short(data: Mapping[str, Any], name: str) -> Row:
+    """philschmid/llmperf-bench (e099ae4, 2024-04) `main.py`: means of one run.
+
+    Its time per token is the whole answer's over its tokens, and lengths are those asked for: TPOT and the whole time stay unknown.
+    """
+    own_ms = number(data.get("latency_ms_per_token"), positive=True)
+    return row(
+        id=name,
+        source=f"llmperf-bench, {name}",
+        isl_mean=data.get("input_token_length"),
+        osl_mean=data.get("output_token_length"),
+        isl_desc="as asked for",
+        osl_desc="as asked for",
+        load_kind="concurrency" if number(data.get("concurrency"), positive=True) else None,
+        load_value=data.get("concurrency"),
+        out_tok_s_total=data.get("throughput_token_per_s"),
+        ttft_mean_ms=data.get("first-time-to-token_mean_in_ms"),
+        notes=f"no TPOT: its own {own_ms:.4g} ms spreads the time to first token over all tokens" if own_ms else None,
+        tier="C",
+    )
 
 
 def from_data(data: Mapping[str, Any], name: str) -> list[Row]:
     """One row. TPOT is derived: llmperf's inter-token latency spreads the time to first token over all tokens."""
+    if _is_short(data):
+        return [_short(data, name)]
 
     def figure(metric: str, *steps: str) -> float | None:
         flat = number(data.get("results_" + "_".join((metric, *steps)) if steps else f"results_{metric}"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.measure.importers.fields import date, first, half_width, honest_tpot, join, latencies, ratio, take
-from planner.measure.rows import Row, number, row
+from planner.measure.rows import SPECULATION, UNKNOWN_METHOD, Row, number, row
 
 HEADING = re.compile(r"^.{0,80}Serving Benchmark Result.{0,80}$", re.IGNORECASE | re.MULTILINE)
 CLOSING = re.compile(r"^[# ]{0,8}=+ *$", re.MULTILINE)
@@ -84,6 +84,7 @@ def from_data(data: Mapping[str, Any], name: str) -> list[Row]:
         isl_mean=ratio(data.get("total_input_tokens"), completed),
         isl_desc=f"{data['dataset_name']} data set" if data.get("dataset_name") else None,
         osl_mean=ratio(data.get("total_output_tokens"), completed),
+        spec_decode=_drafting(data),
         load_kind=kind,
         load_value=value,
         out_tok_s_total=data.get("output_throughput"),
@@ -136,11 +137,33 @@ def _detail(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _acceptance(data: Mapping[str, Any]) -> tuple[list[float], float | None]:
+    """Rates by position where they are given, and tokens per step. SGLang states a length of 1 where it drafts nothing."""
+    listed = data.get("spec_decode_per_position_acceptance_rates")
+    rates = [r for r in map(number, listed[:16]) if r is not None] if isinstance(listed, list) else []
+    length = number(
+        first(data.get("spec_decode_acceptance_length"), data.get("accept_length"), take(data, "server_info", "avg_spec_accept_length"))
+    )
+    return rates, length if length is not None and length > 1 else None
+
+
+def _drafting(data: Mapping[str, Any]) -> str | None:
+    """What drafted: the server's own word where the file holds it, else unknown; None where nothing shows that drafts were accepted."""
+    rates, length = _acceptance(data)
+    server = data.get("server_info")
+    algorithm = str(take(server, "speculative_algorithm") or "").lower()
+    drafts = len(rates) or round(number(take(server, "speculative_num_steps")) or 0)
+    if not rates and length is None and algorithm in ("", "none"):
+        return None
+    method = {"nextn": "mtp", "standalone": "draft_model"}.get(algorithm, algorithm)
+    method = method if SPECULATION.fullmatch(method) else UNKNOWN_METHOD
+    return f"{method}-{drafts}" if drafts else method
+
+
 def _speculation(data: Mapping[str, Any]) -> str | None:
-    rates = data.get("spec_decode_per_position_acceptance_rates")
-    length = number(first(data.get("spec_decode_acceptance_length"), data.get("accept_length")), positive=True)
-    if isinstance(rates, list) and rates:
-        return "acceptance by position " + ", ".join(f"{r:.3f}" for r in rates[:16] if isinstance(r, (int, float)))
+    rates, length = _acceptance(data)
+    if rates:
+        return "acceptance by position " + ", ".join(f"{r:.3f}" for r in rates)
     return f"acceptance length {length:.2f}" if length else None
 
 
