@@ -3,7 +3,7 @@
 import pytest
 
 from planner.export import whatifs
-from planner.export.extras import from_dict, peak_to_mean
+from planner.export.extras import Outcome, from_dict, peak_to_mean
 from planner.scenario import Lengths, Scenario
 
 
@@ -112,3 +112,19 @@ def test_they_travel_as_json_and_unknown_forms_are_dropped():
     assert again.levers == found.levers
     assert again.load_points == found.load_points
     assert from_dict({"load_points": [{}]}) == from_dict({})
+
+
+def test_a_load_point_is_judged_by_the_capacity_that_many_runs_found() -> None:
+    """Its own runs are few: at a rate beyond the capacity they may see the promise kept by chance, and the reverse."""
+    plan = {"throughput": {"capacity_requests_per_s": 3.8}}
+
+    def point(rate: float, seen: bool, *problems: str) -> Outcome:
+        return Outcome("x", "", rate, None, 1, {}, {}, seen, None, None, problems)
+
+    beyond = whatifs._judged(point(4.2, True, "unstable"), plan)
+    assert (beyond.meets_slo, beyond.problems) == (False, ("unstable", "slo_missed"))
+    within = whatifs._judged(point(3.5, False, "slo_missed"), plan)
+    assert (within.meets_slo, within.problems) == (True, ())
+    for unknown in (point(3.5, False, "overloaded"), point(0.0, False), Outcome("x", "", 3.5, None, 1, {}, {}, None, None, None)):
+        assert whatifs._judged(unknown, plan) == unknown
+    assert whatifs._judged(point(9.0, True), {"throughput": {"capacity_requests_per_s": None}}).meets_slo

@@ -1,6 +1,6 @@
 """What a document says beyond its plan: the same scenario at other loads, with less hardware, with other inputs.
 
-Each row is one simulated run on the same random numbers as the run of the base case. What a row shows is the plan's own
+Each row is simulated, once or a few times, on the same random numbers as the base case. What a row shows is the plan's own
 percentile times (this run ÷ the base run): the noise that both runs share cancels, and the base row is the plan itself.
 """
 
@@ -22,6 +22,8 @@ MOST_WORK_OF_LEVERS, MOST_WORK_OF_SIZING = 100_000, 60_000
 """Work of one run (see `work`) beyond which a document does without twenty more of it, or without the fleet search's hundred."""
 LEAST_PROMPTS, MOST_PROMPTS = 100, 400
 """Requests of one what-if run: enough to rank levers, few enough to ask for twenty of them."""
+RUNS_OF_A_POINT = 8
+"""Runs behind a load point: the p95 of one run of some hundred requests can fall as the load grows."""
 WHAT_IF_TOKENS, PROMPT_TOKENS_OF_A_STEP = 60_000, 100
 """Output tokens of one what-if run, and prompt tokens that cost the simulation about as much as one output token."""
 
@@ -49,12 +51,28 @@ def extras(scenario: Scenario, plan: Mapping[str, Any] | None = None, ask: Ask |
     busiest = at_load(small, peak)
     base = at_plan if peak == 1.0 else outcome("Base", "busiest hour", busiest, part(busiest))
     return Extras(
-        load_points=load_points(small, part),
+        load_points=tuple(_judged(point, plan) for point in _points(small, effort, asker, ask)),
         failures=failures(busiest, part),
         levers=levers(busiest, base, part) if effort <= MOST_WORK_OF_LEVERS else (),
         cases=cases(busiest, base, part) if effort <= MOST_WORK_OF_LEVERS else (),
         resized=resized(small) if effort <= MOST_WORK_OF_SIZING else (),
     )
+
+
+def _points(small: Scenario, effort: int, asker: Callable[[Mapping[str, Any]], Ask], ask: Ask) -> tuple[Outcome, ...]:
+    """The load points, each from several runs where one costs little: readers compare them with the promise."""
+    several = _with(small, "simulation", replications=RUNS_OF_A_POINT if effort * RUNS_OF_A_POINT <= MOST_WORK_OF_LEVERS else 1)
+    return load_points(several, asker(ask(several)))
+
+
+def _judged(point: Outcome, plan: Mapping[str, Any]) -> Outcome:
+    """The point with the verdict that the plan's capacity gives it: that rests on many more runs than the point does."""
+    capacity = (plan.get("throughput") or {}).get("capacity_requests_per_s")
+    if capacity is None or not point.request_rate or point.meets_slo is None or "overloaded" in point.problems:
+        return point
+    keeps = point.request_rate <= capacity
+    codes = tuple(code for code in point.problems if code != "slo_missed")
+    return Outcome(**{**_fields(point), "meets_slo": keeps, "problems": codes if keeps else (*codes, "slo_missed")})
 
 
 def work(plan: Mapping[str, Any]) -> int:

@@ -244,7 +244,10 @@ def _load_points(s: Subject) -> list[Block]:
                         }
                     )
     heads = ("Load", "TTFT p50", "p95", "p99", "TPOT p50", "p95", "p99", "Preemptions", "Promises kept", "Findings")
-    note = "One simulated run each on the same random numbers, set in proportion to the plan's own figures."
+    note = (
+        "Simulated on the same random numbers, set in proportion to the plan's own figures. "
+        "Whether promises are kept is judged by the capacity found for the plan."
+    )
     found: list[Block] = [table("load-points", f"Latency at shares of {s.peak_words}", heads, rows, note)]
     slo = s.scenario.slo
     limits = [{"metric": m, "ms": v / MS} for m, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s)) if v is not None]
