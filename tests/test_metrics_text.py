@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,34 @@ def test_engines_of_one_server_add_up() -> None:
     assert (found.running, found.requests) == (128, 1200)
     assert found.kv_usage == pytest.approx(0.1122388), "a share is a mean"
     assert found.ttft_s.p50 == pytest.approx(facts(VLLM).ttft_s.p50)
+
+
+def test_pools_of_engines_add_up_as_their_requests_do() -> None:
+    config = 'vllm:cache_config_info{block_size="16",engine="%d",num_gpu_blocks="%d"} 1.0'
+    both = "\n".join(f'vllm:num_requests_running{{engine="{i}"}} 3\n{config % (i, 1000 + i)}' for i in range(2))
+    found = facts(both)
+    assert (found.running, found.kv_pool_tokens) == (6, 16_000 + 16_016)
+
+
+@pytest.mark.parametrize(("tp", "pp", "dp"), [(1, 1, 1), (2, 1, 1), (8, 1, 1), (4, 2, 1), (1, 1, 4), (2, 2, 3)])
+def test_ranks_of_one_engine_count_the_same_requests_once(tp: int, pp: int, dp: int) -> None:
+    lines = []
+    for t, p, d in itertools.product(range(tp), range(pp), range(dp)):
+        labels = f'{{dp_rank="{d}",engine_type="unified",model_name="m",moe_ep_rank="{t}",pp_rank="{p}",tp_rank="{t}"}}'
+        figures = {
+            "num_running_reqs": 4,
+            "num_queue_reqs": 11,
+            "max_total_num_tokens": 100_000,
+            "token_usage": 0.3,
+            "num_retracted_reqs": 2,
+        }
+        # A rank that lags by a step.
+        figures["num_running_reqs"] -= t % 2
+        lines += [f"sglang:{name}{labels} {value}" for name, value in figures.items()]
+    found = facts("\n".join(lines))
+    assert (found.running, found.waiting, found.kv_pool_tokens) == (4 * dp, 11 * dp, 100_000 * dp)
+    assert found.preemptions == 2 * dp
+    assert found.kv_usage == pytest.approx(0.3)
 
 
 def test_older_and_converted_names() -> None:

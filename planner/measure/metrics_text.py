@@ -10,7 +10,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from planner.measure.prometheus import Snapshot, Spread, difference, parse, spread
+from planner.measure.prometheus import Snapshot, Spread, difference, one_rank, parse, spread
 from planner.problems import InputError
 
 
@@ -94,7 +94,7 @@ def facts(text: str, before: str | None = None, seconds: float | None = None) ->
         now = difference(old, now)
     else:
         notes.append("One snapshot holds all traffic since the server started; a second one leaves that out and tells a rate.")
-    reader = _Reader(engine, now)
+    reader = _Reader(engine, one_rank(now))
     return reader.read(seconds if before is not None else None, notes)
 
 
@@ -106,7 +106,7 @@ class _Reader:
         self._samples = samples
 
     def total(self, *names: str) -> float | None:
-        """Sum over labels of the first name that is there."""
+        """Sum over labels (engines, data-parallel ranks, outcomes) of the first name that is there."""
         for name in names:
             if self._samples.get(name):
                 return math.fsum(self._samples[name].values())
@@ -152,10 +152,7 @@ class _Reader:
         if hit is None:
             cached = _over(self.total("cached_tokens", "prompt_tokens_cached"), self.total("prompt_tokens"))
             hit = cached if cached is not None else self.mean("cache_hit_rate")
-        blocks, size = self.label("num_gpu_blocks", "cache_config_info"), self.label("block_size", "cache_config_info")
-        pool = (
-            float(blocks) * float(size) if blocks and size and blocks.isdigit() and size.isdigit() else self.total("max_total_num_tokens")
-        )
+        pool = self._blocks() or self.total("max_total_num_tokens")
         return Facts(
             engine=self._engine,
             model=self.label("model_name"),
@@ -181,6 +178,17 @@ class _Reader:
             acceptance_length=length,
             notes=tuple(notes),
         )
+
+    def _blocks(self) -> float | None:
+        """Tokens in the blocks of every engine; vLLM writes them as labels of one sample per engine."""
+        by_engine: dict[str | None, float] = {}
+        for labels in self._samples.get("cache_config_info", {}):
+            known = dict(labels)
+            blocks, size = known.get("num_gpu_blocks", ""), known.get("block_size", "")
+            if blocks.isdigit() and size.isdigit() and len(blocks) < 16 and len(size) < 16:
+                engine = known.get("engine") or known.get("dp_rank")
+                by_engine[engine] = max(by_engine.get(engine, 0.0), float(blocks) * float(size))
+        return math.fsum(by_engine.values()) or None
 
     def _acceptance(self, notes: list[str]) -> tuple[tuple[float, ...] | None, int | None]:
         """Accepted drafts by position over the number of drafts: unconditional rates, made to fall where noise made them rise."""

@@ -75,6 +75,22 @@ def difference(old: Snapshot, new: Snapshot) -> Snapshot:
     return changed
 
 
+RANKS = frozenset(("tp_rank", "pp_rank", "moe_ep_rank", "ep_rank", "attn_tp_rank", "rank", "local_rank"))
+"""Labels of processes that work on the same requests together, so each of them counts them all. Data-parallel ranks (`dp_rank`, vLLM's
+`engine`) have requests and a cache of their own."""
+
+
+def one_rank(samples: Snapshot) -> Snapshot:
+    """Samples of one group of ranks as one: the largest of them, since a rank may lag or see only part."""
+    merged: Snapshot = {}
+    for name, by_labels in samples.items():
+        kept = merged.setdefault(name, {})
+        for labels, value in by_labels.items():
+            rest = tuple(pair for pair in labels if pair[0] not in RANKS)
+            kept[rest] = max(value, kept.get(rest, value))
+    return merged
+
+
 def spread(buckets: Mapping[Labels, float], count: float, total: float | None) -> Spread:
     bounds: dict[float, float] = {}
     for labels, value in buckets.items():
