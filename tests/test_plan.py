@@ -258,3 +258,35 @@ def test_the_promise_of_one_class_bounds_the_rate_of_all() -> None:
     (missed,) = (p.message for p in strict.problems if p.code == "slo_missed")
     assert "TTFT of priority 5" in missed
     assert not [p for p in alike.problems if "of priority" in p.message]
+
+
+def test_a_quantised_checkpoint_planned_in_16_bits_is_told_so_and_offered_as_published() -> None:
+    def answered(weights: str) -> Plan:
+        model = {"model": {"name": "gpt-oss-120b"}, "precision": {"weights": weights}, "workload": {"num_prompts": 20}}
+        return plan(parse(model), "quick")
+
+    unpacked = answered("bf16")
+    problems = {p.code: p for p in unpacked.problems}
+    assert not unpacked.fits
+    assert "published in mxfp4" in problems["unpacked_checkpoint"].message
+    assert problems["does_not_fit"].remedy.startswith("Take the weights as the checkpoint has them, in mxfp4 (1 × h100-sxm a replica)")
+    published = answered("auto")
+    assert published.fits
+    assert "unpacked_checkpoint" not in {p.code for p in published.problems}
+
+
+def test_a_plan_that_refuses_every_request_is_in_error() -> None:
+    def severity(max_model_len: int) -> str:
+        traffic = {"input_len": {"kind": "uniform", "mean": 100, "half_width": 0.5}, "num_prompts": 50, "output_len": 10}
+        found = plan(parse({"engine": {"max_model_len": max_model_len}, "workload": traffic}), "quick").problems
+        return next(p.severity for p in found if p.code == "requests_failed")
+
+    assert severity(10) == "error"
+    assert severity(100) == "warning"
+
+
+def test_rows_beyond_the_compute_bound_batch_are_flagged_by_hand_arithmetic_too() -> None:
+    found = plan(parse({"fidelity": "textbook", "workload": {"num_prompts": 20}}), "quick").roofline
+    assert found is not None
+    assert {row.bound for row in found.batch_table if row.batch > found.compute_bound_batch} == {"compute"}
+    assert {row.bound for row in found.batch_table if row.batch <= found.compute_bound_batch} == {"memory"}

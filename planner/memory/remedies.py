@@ -118,6 +118,9 @@ def _kv(scenario: Scenario) -> Iterator[Change]:
 
 
 def _weights(arch: Architecture, scenario: Scenario) -> Iterator[Change]:
+    own = arch.quantization
+    if own is not None and own.weights != "bf16" and scenario.precision.weights in ("bf16", "fp16", "fp32"):
+        yield "precision.weights", "auto", f"take the weights as the checkpoint has them, in {own.weights}"
     for name in SHRINKS.get(weight_precision(arch, scenario.precision.weights), ()):
         yield "precision.weights", name, f"store the weights in {name}"
 

@@ -105,7 +105,11 @@ def notes(scenario: Scenario) -> list[Problem]:
         found.append(
             Problem("low_confidence", "warning", "model.hf_config", message, "Check parameters and KV bytes against the engine's log.")
         )
-    weights = scenario.precision.weights
+    weights, own = scenario.precision.weights, arch.quantization
+    if own is not None and own.weights != "bf16" and weights in ("bf16", "fp16", "fp32"):
+        message = f"the checkpoint of {arch.name} is published in {own.weights}, and this plan unpacks it to {weights}"
+        remedy = "Set precision.weights to auto to serve it as published."
+        found.append(Problem("unpacked_checkpoint", "warning", "precision.weights", message, remedy))
     if weights in quality.FOUR_BIT:
         small = arch.total_params < quality.SMALL_MODEL_PARAMS
         message = quality.quality_note(weights, arch.total_params)

@@ -233,4 +233,5 @@ def failures(load: Loaded) -> list[Problem]:
     if not reasons:
         return []
     message = f"{seen.failed / max(1, run.requests):.1%} of requests are refused or unfinished, for example: {reasons[0]}"
-    return [Problem("requests_failed", "warning", "engine.max_model_len", message, "Shorten them, raise max_model_len or give more cache.")]
+    severity: Severity = "error" if seen.failed >= run.requests else "warning"
+    return [Problem("requests_failed", severity, "engine.max_model_len", message, "Shorten them, raise max_model_len or give more cache.")]

@@ -174,8 +174,16 @@ def _row(deployment: Deployment, batch: int, prefill_rate: float, kv_bytes: floa
         usd_per_mtok_input=_floor(priced[0] if priced else None, prefill_rate, s.price.utilization),
         kv_bytes=batch * kv_bytes,
         fits=fits,
-        bound=_bound(deployment.step_time.explain(shape)),
+        bound=_row_bound(deployment, shape),
     )
+
+
+def _row_bound(deployment: Deployment, shape: StepShape) -> str:
+    """What takes most of the step. Hand arithmetic reads weights whatever the batch, so there the compute-bound batch tells."""
+    step = deployment.step_time
+    if deployment.scenario.fidelity == "textbook" and shape.decode_sequences > step.compute_bound_batch():
+        return "compute"
+    return _bound(step.explain(shape))
 
 
 def _floor(usd_per_hour: float | None, tokens_per_s: float, utilization: float) -> float | None:
