@@ -149,7 +149,7 @@ class TestDisks:
         target.write_text("yesterday's")
         monkeypatch.setattr(os, "replace", disk_full)
         assert main(["plan", "chat-70b-2xh100", "--set", "workload.num_prompts=10", "--quick", "--out", str(target)]) == 2
-        assert "No space left" in capsys.readouterr().err
+        assert capsys.readouterr().err == f"{target}: No space left on device; choose a path that can be read and written\n"
         assert target.read_text() == "yesterday's"
         assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
 
@@ -175,7 +175,7 @@ class TestDisks:
         with pytest.raises(InputError, match="Read-only file system"):
             presets.save("mine", Scenario(), tmp_path)
         assert main(["plan", "chat-70b-2xh100", "--set", "workload.num_prompts=10", "--quick", "--out", str(tmp_path / "p.md")]) == 2
-        assert "Read-only file system" in capsys.readouterr().err
+        assert capsys.readouterr().err.startswith(f"{tmp_path / 'p.md'}: Read-only file system")
 
     @pytest.mark.parametrize("path", ["nowhere/plan.json", "plan.exe", ""])
     def test_a_path_that_cannot_be_is_one_line(self, path, capsys, tmp_path, monkeypatch):

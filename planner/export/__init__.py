@@ -83,15 +83,18 @@ def save(data: bytes, target: Path) -> None:
     if target.exists() and not target.is_file():
         target.write_bytes(data)
         return
-    with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".part", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, target)
-        except OSError:
-            os.unlink(file.name)
-            raise
+    try:
+        with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".part", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.chmod(file.name, 0o644)
+                os.replace(file.name, target)
+            except OSError:
+                os.unlink(file.name)
+                raise
+    except OSError as error:  # which names the file beside it, or none
+        raise OSError(error.errno, error.strerror, str(target)) from error
 
 
 def kind_of(path: Path) -> str:
