@@ -424,3 +424,15 @@ def test_at_load_time_is_split_between_output_input_and_cached_input() -> None:
     chunk = step_time(StepShape(0, 0, 0, ((161, 0),))) - step_time.base_s
     assert after.input_busy_s - before.input_busy_s == pytest.approx(chunk, rel=1e-9)
     assert after.output_busy_s - before.output_busy_s == pytest.approx(decode_s, rel=1e-9)
+
+
+def test_prompts_computed_elsewhere_wait_for_a_seat() -> None:
+    pool = Replica(Affine(), Limits(max_num_seqs=2), KvCache(1000, 16))
+    moved = [request(number, 160, 9, has_kv=True, first_token_s=0.0) for number in range(5)]
+    for each in moved:
+        pool.admit(each, 0.0)
+    while pool.advance(inf):
+        assert pool.running_count <= 2
+    ends = [each.finish_s for each in moved]
+    assert ends[0] == ends[1] < ends[2] == ends[3] < ends[4]
+    assert moved[2].scheduled_s == ends[0]

@@ -69,6 +69,7 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "chosen tokens": {"model": {"name": "deepseek-v3.2"}, "parallel": tp(8)},
     "compressed cache": {"model": {"name": "deepseek-v4-flash"}, "precision": AUTO, "parallel": tp(4)},
     "pipeline": {"model": LLAMA_70B, "parallel": {"pipeline_parallel_size": 4}},
+    "uneven pipeline": {"model": LLAMA_8B, "parallel": {"pipeline_parallel_size": 3}},
     "pipeline over two servers": {"model": {"name": "llama-3.1-405b"}, "parallel": tp(8) | {"pipeline_parallel_size": 2}},
     "sixteen ranks": {"model": {"name": "llama-3.1-405b"}, "parallel": tp(16)},
     "PCIe": {"model": LLAMA_8B, "hardware": {"gpu": "l40s"}, "parallel": tp(4)},
@@ -132,3 +133,65 @@ def test_a_step_takes_what_its_kernels_take(name: str, fidelity: str) -> None:
         assert step(shape) == pytest.approx(truth(shape), rel=1e-9)
         assert slow(shape) == pytest.approx(1.7 * step(shape), rel=1e-9)
         assert sum(t.seconds for t in step.explain(shape)) == pytest.approx(step(shape), rel=1e-9)
+
+
+def bounds_of(name: str, shape: StepShape, **more: Any) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for term in deployed(Scenario.model_validate(DEPLOYMENTS[name] | more)).explain(shape):
+        found.setdefault(term.name, set()).add(term.bound)
+    return found
+
+
+@pytest.mark.parametrize("name", ["dense", "experts", "whole experts on one server", "windows and 4-bit experts"])
+def test_kernels_say_what_bounds_them(name: str) -> None:
+    """One token reads every weight for two operations each: memory. Thousands of tokens use each weight that often: arithmetic."""
+    for fidelity in ("datasheet", "calibrated"):
+        few = bounds_of(name, StepShape(1, 1000, 128, (), 1), fidelity=fidelity)
+        many = bounds_of(name, StepShape(chunks=((65_536, 0),), logit_rows=1), fidelity=fidelity)
+        products = set(few) & {"qkv", "o", "gate_up", "down", "experts"}
+        assert products
+        for product in products:
+            assert few[product] == {"memory"}
+            assert many[product] == {"compute"}
+        assert few["lm_head"] == {"memory"}
+        assert "memory" in few["attention"]
+        assert many["attention"] == {"compute"}
+
+
+def test_terms_name_links_launches_and_the_host() -> None:
+    shape = StepShape(64, 64_000, 0, ((512, 0),), 65)
+    staged = bounds_of("pipeline over two servers", shape)
+    assert staged["pipeline hop"] == staged["all-reduce"] == bounds_of("uneven pipeline", shape)["pipeline wait"] == {"link"}
+    assert staged["host"] == {"host"}
+    assert staged["launch"] == {"launch"}
+    assert bounds_of("whole experts on one server", shape)["all-to-all"] == {"link"}
+    assert bounds_of("EAGLE-3", shape._replace(verify_tokens=192))["drafting"] == {"draft"}
+    assert bounds_of("recurrent", shape)["recurrent state"] == {"memory"}
+    assert bounds_of("recurrent", shape)["recurrent"] == {"compute"}
+    assert bounds_of("dense", shape)["sampling"] == bounds_of("dense", shape)["elementwise"] == {"memory"}
+    ideal = bounds_of("dense", shape, fidelity="datasheet")
+    assert not set(ideal) & {"launch", "host", "sampling", "elementwise"}
+    phases = {t.name: t.phase for t in deployed(Scenario.model_validate(DEPLOYMENTS["dense"])).explain(shape)}
+    assert (phases["qkv"], phases["host"]) == ("step", "step")
+    alone = deployed(Scenario.model_validate(DEPLOYMENTS["dense"]))
+    assert {t.phase for t in alone.explain(StepShape(1, 10, 0, (), 1))} == {"decode"}
+    assert {t.phase for t in alone.explain(StepShape(chunks=((9, 0),)))} == {"prefill"}
+
+
+def test_the_compute_bound_batch_is_the_ratio_of_the_peaks() -> None:
+    """Two operations and two bytes a weight: 989 TFLOP/s over 3.35 TB/s, once for every micro-batch and data-parallel rank."""
+    h100 = 989.4e12 / 3.35e12
+
+    def batch(**parts: Any) -> float:
+        return deployed(Scenario.model_validate({"fidelity": "datasheet", **parts})).compute_bound_batch()
+
+    assert batch(model=LLAMA_8B) == pytest.approx(h100, rel=2e-3)
+    assert batch(model=LLAMA_70B, parallel=tp(4)) == pytest.approx(h100, rel=2e-3)
+    assert batch(model=LLAMA_70B, parallel={"pipeline_parallel_size": 4}) == pytest.approx(4 * h100, rel=2e-3)
+    assert batch(model=LLAMA_8B, parallel={"data_parallel_size": 3}) == pytest.approx(3 * h100, rel=2e-3)
+    mixtral = architecture.of(Scenario.model_validate({"model": {"name": "mixtral-8x7b"}}).model)
+    expert = 3 * 4096 * 14_336 * 32
+    rest = mixtral.total_params - 8 * expert - 32_000 * 4096
+    assert batch(model={"name": "mixtral-8x7b"}) == pytest.approx(h100 * (rest + 8 * expert) / (rest + 2 * expert), rel=2e-3)
+    eight = batch(model={"name": "mixtral-8x7b"}, parallel=EXPERTS_OF_8)
+    assert eight == pytest.approx(h100 * 8 * (rest + expert) / (rest + 2 * expert), rel=2e-3)
