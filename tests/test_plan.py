@@ -160,6 +160,32 @@ def layout(tp: int = 1, dp: int = 1) -> dict:
     return {"parallel": {"tensor_parallel_size": tp, "data_parallel_size": dp, "enable_expert_parallel": dp > 1}}
 
 
+def test_bursts_and_closed_loops_are_answered_by_simulating_larger_fleets() -> None:
+    """One replica takes no burst at any rate, several share it; clients that wait have no rate to scale by."""
+    bursts = {"request_rate": 4.0, "burstiness": 0.05, "input_len": 3000, "output_len": 10, "num_prompts": 150}
+    for load, promise in (
+        (bursts, {"ttft_s": 0.22}),
+        ({"request_rate": None, "max_concurrency": 48, "output_len": 60}, {"tpot_s": 0.0085}),
+    ):
+        p = answer({"workload": load, "slo": {"ttft_s": None, "tpot_s": None} | promise, "precision": {"weights": "fp8"}}, "full")
+        assert p.load is not None
+        assert any(kept.strain > 1 for kept in p.load.kept)
+        assert not p.load.capacity_requests_per_s
+        assert p.larger_fleet is not None
+        remedy = next(problem.remedy for problem in p.problems if problem.code == "slo_missed")
+        assert remedy == p.larger_fleet.remedy
+        n = dict(p.larger_fleet.changes)["fleet.replicas"]
+        grown = {
+            "workload": load,
+            "slo": {"ttft_s": None, "tpot_s": None} | promise,
+            "precision": {"weights": "fp8"},
+            "fleet": {"replicas": n},
+        }
+        kept = answer(grown | {"simulation": {"replications": 4}}).load
+        assert kept is not None
+        assert all(k.strain <= 1 for k in kept.kept)
+
+
 def test_both_pools_grow() -> None:
     split = answer(CASES["disaggregated"]).scenario
     fleet = growth.larger(split.model_copy(update={"fleet": split.fleet.model_copy(update={"spares": 1})}), 2.5)
@@ -290,3 +316,19 @@ def test_rows_beyond_the_compute_bound_batch_are_flagged_by_hand_arithmetic_too(
     assert found is not None
     assert {row.bound for row in found.batch_table if row.batch > found.compute_bound_batch} == {"compute"}
     assert {row.bound for row in found.batch_table if row.batch <= found.compute_bound_batch} == {"memory"}
+
+
+def test_a_cap_that_moves_the_stated_mean_is_mentioned() -> None:
+    def codes(most: int) -> set[str]:
+        lengths = {"kind": "lognormal", "mean": 1155, "cv": 1.86, "max": most}
+        return {p.code for p in plan(parse({"workload": {"input_len": lengths, "num_prompts": 20}}), "quick").problems}
+
+    assert "capped" in codes(16_000)
+    assert "capped" not in codes(100_000)
+
+
+def test_hand_arithmetic_quotes_the_acceptance_length_in_closed_form() -> None:
+    speculative = {"method": "eagle3", "num_speculative_tokens": 4, "acceptance_rate": 0.8}
+    found = plan(parse({"fidelity": "textbook", "speculative": speculative, "workload": {"num_prompts": 20}}), "quick")
+    assert found.load is not None
+    assert found.load.metrics.throughput.acceptance_length == pytest.approx((1 - 0.8**5) / (1 - 0.8))

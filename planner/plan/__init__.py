@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner import architecture, cost, speculation
 from planner.catalog import quality
-from planner.plan import confidence, provenance
+from planner.plan import confidence, growth, provenance
 from planner.plan import deployment as deployments
 from planner.plan.deployment import Deployment
 from planner.plan.findings import latency_problems, load_problems, memory_notes, memory_problems
@@ -12,7 +12,7 @@ from planner.plan.load import Effort, Loaded, simulated
 from planner.plan.result import NOT_MODELLED, Plan, plain
 from planner.plan.steady import BatchRow, Steady, steady
 from planner.problems import Problem
-from planner.scenario import Scenario
+from planner.scenario import Lengths, Scenario, mean_length
 
 __all__ = ["NOT_MODELLED", "BatchRow", "Deployment", "Effort", "Loaded", "Plan", "Steady", "plain", "plan"]
 
@@ -45,8 +45,10 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
         prefill_tokens_per_s=closed.prefill_tokens_per_s,
         load=load.cost_load if load else None,
     )
-    found += latency_problems(built, closed, scenario)
-    found += load_problems(load, scenario) if load else [NO_TRAFFIC]
+    late = latency_problems(built, closed, scenario)
+    fleet = growth.wanted(built, scenario, load, effort == "full" and not late)
+    found += late
+    found += load_problems(load, scenario, fleet) if load else [NO_TRAFFIC]
     found += cost.problems(scenario, bill)
     return Plan(
         scenario=scenario,
@@ -59,6 +61,7 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
         confidence=confidence.confidence(scenario, built, load, bill, effort),
         provenance=provenance.of(built, bill),
         deployments=built,
+        larger_fleet=fleet,
     )
 
 
@@ -96,6 +99,24 @@ def _cannot_run(scenario: Scenario, found: tuple[Problem, ...], built: tuple[Dep
     )
 
 
+CAPPED = 0.01
+"""Share of a stated mean that a cap may take away unmentioned."""
+
+
+def capped(scenario: Scenario) -> list[Problem]:
+    """Lengths whose cap makes their mean another than the stated one."""
+    found = []
+    for name, what in (("input_len", "prompts"), ("output_len", "answers")):
+        length = getattr(scenario.workload, name)
+        if not isinstance(length, Lengths) or not length.mean or length.max is None:
+            continue
+        mean = mean_length(length)
+        if mean < (1 - CAPPED) * length.mean:
+            message = f"{what} are capped at {length.max:,.0f} tokens, so their mean is {mean:,.0f} and not the stated {length.mean:,.0f}"
+            found.append(Problem("capped", "info", f"workload.{name}.max", message, "Raise the cap, or the mean to make up for it."))
+    return found
+
+
 def notes(scenario: Scenario) -> list[Problem]:
     """What the choices themselves call for."""
     arch = architecture.of(scenario.model)
@@ -105,6 +126,7 @@ def notes(scenario: Scenario) -> list[Problem]:
         found.append(
             Problem("low_confidence", "warning", "model.hf_config", message, "Check parameters and KV bytes against the engine's log.")
         )
+    found += capped(scenario)
     weights, own = scenario.precision.weights, arch.quantization
     if own is not None and own.weights != "bf16" and weights in ("bf16", "fp16", "fp32"):
         message = f"the checkpoint of {arch.name} is published in {own.weights}, and this plan unpacks it to {weights}"

@@ -9,7 +9,7 @@ from planner import traffic
 from planner.memory import Remedy, cheapest
 from planner.metrics import SENT, Kept, sent_share
 from planner.plan.deployment import Deployment
-from planner.plan.growth import larger
+from planner.plan.growth import Larger, larger
 from planner.plan.load import Loaded
 from planner.plan.steady import Steady, prefill_alone_s
 from planner.plan.system import Deployments, left_out, simulated_share
@@ -95,14 +95,14 @@ def lone_ttft_s(deployment: Deployment, prompt: int) -> float:
     return prefill_alone_s(deployment, prompt) + deployment.step_time.api_s
 
 
-def load_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
+def load_problems(load: Loaded, scenario: Scenario, fleet: Larger | None = None) -> list[Problem]:
     """Overload, instability and runs that were cut short."""
     run, seen = load.metrics.simulation, load.metrics.throughput
     found = []
     if load.overloaded:
-        found.append(overload(load, scenario))
+        found.append(overload(load, scenario, fleet))
     else:
-        found += promise_problems(load, scenario)
+        found += promise_problems(load, scenario, fleet)
     if not run.stable and not load.overloaded and run.replications > 1:
         message = f"latencies at this load did not settle to ±10 % in {run.replications} runs: read the percentiles as a range"
         found.append(Problem("unstable", "warning", "workload.request_rate", message, "Lower the rate or simulate more requests."))
@@ -162,7 +162,7 @@ THIN = 0.85
 LABELS = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "the whole answer"}
 
 
-def promise_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
+def promise_problems(load: Loaded, scenario: Scenario, fleet: Larger | None) -> list[Problem]:
     """Promises that this load breaks, refused and abandoned requests counted as misses, with the rate that would keep them."""
     slo, rate, capacity = scenario.slo, load.offered_requests_per_s, load.capacity_requests_per_s
     broken: list[str] = []
@@ -180,13 +180,15 @@ def promise_problems(load: Loaded, scenario: Scenario) -> list[Problem]:
     if any(not isfinite(kept.at_s) for kept in load.kept):
         return [Problem("slo_missed", "warning", "engine.max_model_len", message, "Serve the requests that are refused or given up.")]
     if not rate or capacity is None:
-        return [Problem("slo_missed", "warning", "slo", message, "Fewer clients at once, more replicas, or a faster layout.")]
+        remedy = fleet.remedy if fleet else "Fewer clients at once, more replicas, or a faster layout."
+        return [Problem("slo_missed", "warning", "fleet.replicas" if fleet else "slo", message, remedy)]
     if capacity == 0:
-        return [Problem("slo_missed", "warning", "engine.max_num_batched_tokens", message, USELESS)]
+        field, remedy = ("fleet.replicas", fleet.remedy) if fleet else ("engine.max_num_batched_tokens", USELESS)
+        return [Problem("slo_missed", "warning", field, message, remedy)]
     low, high = load.capacity_interval or (capacity, capacity)
     about = f" ({low:.3g} to {high:.3g} by the spread of the runs)" if high > 1.1 * low else ""
     message += f"; it holds up to {capacity:.3g} requests/s{about}, {rate:.3g} arrive"
-    return [Problem("slo_missed", "warning", "fleet.replicas", message, larger(scenario, rate / capacity).remedy)]
+    return [Problem("slo_missed", "warning", "fleet.replicas", message, (fleet or larger(scenario, rate / capacity)).remedy)]
 
 
 def _against(kept: Kept, common_percentile: int) -> str:
@@ -195,11 +197,14 @@ def _against(kept: Kept, common_percentile: int) -> str:
     whose = f" of {promise.to}" if promise.to else ""
     where = f" at p{promise.percentile}" if promise.percentile != common_percentile else ""
     at = ms(kept.at_s) if isfinite(kept.at_s) else f"never reached by over {100 - promise.percentile} % of requests"
-    return f"{LABELS[promise.name]}{whose}{where} {at} against {ms(promise.limit_s)}"
+    limit = ms(promise.limit_s)
+    if at == limit:  # a miss by less than is shown reads like a promise kept
+        at = f"just {'over' if kept.strain > 1 else 'under'} {at}"
+    return f"{LABELS[promise.name]}{whose}{where} {at} against {limit}"
 
 
 USELESS = (
-    "It breaks at every useful rate, so more replicas will not help: refused requests, bursts or long prompts break it. "
+    "It breaks at every useful rate and on much larger fleets: refused requests or long prompts break it. "
     "Smaller max_num_batched_tokens, a longer max_model_len, a faster GPU or another promise."
 )
 
@@ -211,19 +216,23 @@ BINDS = {
 }
 
 
-def overload(load: Loaded, scenario: Scenario) -> Problem:
+def overload(load: Loaded, scenario: Scenario, fleet: Larger | None) -> Problem:
     """More arrives than can be served: by how much, and which resource binds."""
     offered, capacity = load.offered_requests_per_s, load.capacity_requests_per_s
     binds, field = BINDS.get(load.metrics.simulation.limited_by, ("the engine cannot keep up", "fleet.replicas"))
     if offered is None:
         message = f"overloaded: the queue grows without end; {binds}"
-        return Problem("overloaded", "error", "workload.max_concurrency", message, "Fewer clients or more replicas.")
+        return Problem(
+            "overloaded", "error", "workload.max_concurrency", message, fleet.remedy if fleet else "Fewer clients or more replicas."
+        )
     if capacity == 0 or not load.metrics.throughput.requests_per_s:
-        return Problem("overloaded", "error", field, f"overloaded: {offered:.3g} requests/s arrive and {binds}", USELESS)
+        return Problem(
+            "overloaded", "error", field, f"overloaded: {offered:.3g} requests/s arrive and {binds}", fleet.remedy if fleet else USELESS
+        )
     served = capacity or load.metrics.throughput.requests_per_s
     what = f"the promise holds up to about {served:.3g}" if capacity else f"the engine serves about {served:.3g}"
     message = f"overloaded: {offered:.3g} requests/s arrive, {what} ({offered / served:.2f}×); {binds}"
-    return Problem("overloaded", "error", field, message, larger(scenario, offered / served, not capacity).remedy)
+    return Problem("overloaded", "error", field, message, (fleet or larger(scenario, offered / served, not capacity)).remedy)
 
 
 def failures(load: Loaded) -> list[Problem]:

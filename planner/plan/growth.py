@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, isfinite
 
-from planner import cost
-from planner.plan.load import Loaded
+from planner import bounds, cost
+from planner.metrics import on_average, overloaded, promises, reached
+from planner.plan.knee import work
+from planner.plan.load import Loaded, trace_pace
+from planner.plan.system import Deployments, run_once
 from planner.scenario import Scenario
 from planner.units import HOURS_PER_MONTH
 
@@ -37,19 +40,13 @@ class Larger:
 
 def larger(scenario: Scenario, factor: float, at_least: bool = False) -> Larger:
     """The fleet that carries `factor` times what this one does; one replica more at the least."""
-    split = scenario.disaggregation
+    grown = times(scenario, factor)
+    split = grown.disaggregation
     if split is None:
-        replicas = max(scenario.fleet.replicas + 1, ceil(scenario.fleet.replicas * factor - 1e-9))
-        grown = scenario.model_copy(update={"fleet": scenario.fleet.model_copy(update={"replicas": replicas})})
-        changes: tuple[tuple[str, int], ...] = (("fleet.replicas", replicas),)
-        what = f"{replicas:,} replicas"
+        changes: tuple[tuple[str, int], ...] = (("fleet.replicas", grown.fleet.replicas),)
+        what = f"{grown.fleet.replicas:,} replicas"
     else:
-        prefill, decode = (max(pool.replicas + 1, ceil(pool.replicas * factor - 1e-9)) for pool in (split.prefill, split.decode))
-        pools = {
-            "prefill": split.prefill.model_copy(update={"replicas": prefill}),
-            "decode": split.decode.model_copy(update={"replicas": decode}),
-        }
-        grown = scenario.model_copy(update={"disaggregation": split.model_copy(update=pools)})
+        prefill, decode = split.prefill.replicas, split.decode.replicas
         changes = (("disaggregation.prefill.replicas", prefill), ("disaggregation.decode.replicas", decode))
         what = f"about {prefill:,} prefill and {decode:,} decode replicas"
     by_gpu: dict[str, int] = {}
@@ -63,8 +60,35 @@ def larger(scenario: Scenario, factor: float, at_least: bool = False) -> Larger:
     return Larger(f"{what} ({bought}{kept})", changes, sum(by_gpu.values()), month, at_least)
 
 
-def needed(load: Loaded | None, scenario: Scenario) -> Larger | None:
+def times(scenario: Scenario, factor: float) -> Scenario:
+    """The scenario with `factor` times the replicas, rounded up; one more of each kind at the least."""
+
+    def more(replicas: int) -> int:
+        return max(replicas + 1, ceil(replicas * factor - 1e-9))
+
+    split = scenario.disaggregation
+    if split is None:
+        return scenario.model_copy(update={"fleet": scenario.fleet.model_copy(update={"replicas": more(scenario.fleet.replicas)})})
+    pools = {name: (pool := getattr(split, name)).model_copy(update={"replicas": more(pool.replicas)}) for name in ("prefill", "decode")}
+    return scenario.model_copy(update={"disaggregation": split.model_copy(update=pools)})
+
+
+def wanted(deployments: Deployments, scenario: Scenario, load: Loaded | None, search: bool) -> Larger | None:
     """The fleet that would hold the promises this one misses; None where they hold, or where more replicas are no cure.
+
+    `search` simulates larger fleets where the capacity of this one cannot tell.
+    """
+    known = needed(load, scenario)
+    if known is not None or load is None or not search:
+        return known
+    missed = load.overloaded or any(kept.strain > 1 for kept in load.kept)
+    mute = load.capacity_requests_per_s == 0 or load.offered_requests_per_s is None
+    refuses = any(not isfinite(kept.at_s) for kept in load.kept) and not load.overloaded
+    return tried(deployments, scenario) if missed and mute and not refuses else None
+
+
+def needed(load: Loaded | None, scenario: Scenario) -> Larger | None:
+    """The larger fleet by closed form; None also where its size cannot be told from the capacity.
 
     Rests on the largest rate at which they hold, or on what an overloaded engine serves where that was not searched.
     """
@@ -73,10 +97,40 @@ def needed(load: Loaded | None, scenario: Scenario) -> Larger | None:
         return None
     capacity, served = load.capacity_requests_per_s, load.metrics.throughput.requests_per_s
     if capacity == 0:
-        return None
+        return None  # see `tried`
     if load.overloaded:
         return larger(scenario, rate / (capacity or served), not capacity) if served else None
     if capacity is None or any(not isfinite(kept.at_s) for kept in load.kept):
         return None
     keeps = all(kept.strain <= 1 for kept in load.kept)
     return None if keeps and rate <= capacity else larger(scenario, rate / capacity)
+
+
+TRIED = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+"""Sizes of the fleet, times the planned one, that are simulated one after the other."""
+TRIED_RUNS = 4
+
+
+def tried(deployments: Deployments, scenario: Scenario) -> Larger | None:
+    """The smallest of a few larger fleets that holds the promises in the simulation; None where none of them does.
+
+    For loads whose capacity says nothing about larger fleets: clients that wait for their answers, and bursts that come as close together
+    at every rate, which no single replica takes but several share.
+    """
+    spent = 0.0
+    given = promises(scenario.slo, scenario.workload.priority_classes)
+    api_s, pace = deployments[0].step_time.api_s, trace_pace(scenario)
+    for factor in TRIED:
+        grown = times(scenario, factor)
+        runs = []
+        for seed in range(TRIED_RUNS):
+            timeline, _ = run_once(deployments, grown, scenario.workload.seed + seed, pace)
+            spent += work(timeline, grown)
+            runs.append(reached(timeline, given, api_s, scenario.simulation.mode))
+            if overloaded(timeline) or spent > bounds.MAX_WORK_PER_PLAN / 2:
+                break
+        if len(runs) == TRIED_RUNS and all(kept.strain <= 1 for kept in on_average(runs)):
+            return larger(scenario, factor)
+        if spent > bounds.MAX_WORK_PER_PLAN / 2:
+            return None
+    return None

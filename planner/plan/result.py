@@ -10,7 +10,7 @@ from planner.architecture import Architecture
 from planner.cost import Cost
 from planner.memory import MemoryPlan
 from planner.metrics import Latency, Run, Throughput, by_class
-from planner.plan.growth import needed
+from planner.plan.growth import Larger
 from planner.plan.provenance import Provenance
 from planner.plan.steady import Steady
 from planner.problems import Problem
@@ -51,6 +51,8 @@ class Plan:
     provenance: tuple[Provenance, ...]
     deployments: tuple[Deployment, ...] = ()
     """The replica, or the prefill and the decode replica of a disaggregated plan."""
+    larger_fleet: Larger | None = None
+    """The fleet of the same replicas that would hold the promises this one misses; None where they hold or none would."""
 
     @property
     def fits(self) -> bool:
@@ -81,7 +83,7 @@ class Plan:
             "throughput": throughput_dict(self.load),
             "simulation": plain(metrics.simulation) if metrics else nothing_ran,
             "transfers": transfers_dict(self.load),
-            "larger_fleet": plain(needed(self.load, self.scenario)),
+            "larger_fleet": plain(self.larger_fleet),
             "cost": plain(self.cost),
             "confidence": plain(self.confidence),
             "provenance": plain(self.provenance),
