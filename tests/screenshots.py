@@ -34,8 +34,11 @@ STATES = {
     "low-confidence": "/?hardware.gpu=mi325x",
     "no-traffic": "/?workload.request_rate=0",
     "hostile-link": "/?hardware.gpu=![a](//host/x)&engine.max_num_seqs=7.5&zz=1",
+    "clients": "/?preset=five-users-128k-70b",
     "trace-elsewhere": "/?workload.trace.name=mine&workload.trace.content_hash=" + "ab" * 32,
     "nothing-to-compare": "/compare",
+    "constant-demand": "/fleet",
+    "claim-checked": "/accuracy?claim.tokens_per_s=335&claim.batch=32",
     "worked-example": "/?preset=beacon-405b-8xh100-fp8",
 }
 LESSONS = {
@@ -51,12 +54,15 @@ CLICKS = {
     "simulate-against-load": (PAGES["simulate"], "Against load"),
     "fleet-how-to-pay": (PAGES["fleet"], "How to pay"),
     "fleet-own-or-api": ("/fleet?preset=self-host-or-api-70b", "Own fleet or API"),
+    "fleet-replica-lost": (f"/fleet?{CHAT}&fleet.tab=Failure+drills", "Run the drill"),
+    "fleet-demand-doubles": (f"/fleet?{CHAT}&fleet.tab=Failure+drills&fleet.drill=Demand+doubles", "Run the drill"),
     "fleet-floor-to-bill": (f"/fleet?{CHAT}", "From floor to bill"),
     "accuracy-measured": ("/accuracy", "Against measured rows"),
     "fleet-what-moves-it": ("/fleet?preset=self-host-or-api-70b", "What moves it"),
     "compare-levers": (f"/compare?{CHAT}", "Try every change"),
     "accuracy-speculation": ("/accuracy", "Speculation against"),
     "assumptions-worked": ("/assumptions", "Worked example"),
+    "words": ("/", "What the words mean"),
     "recommend-found": (PAGES["recommend"], "Find the cheapest fleets"),
 }
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}

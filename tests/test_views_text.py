@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from planner import plan, presets
 from planner.scenario import Scenario, set_path
-from planner.views import comparison, runs, verdict
+from planner.views import arrivals, comparison, drills, runs, verdict, words
 from planner.views.charts import Ink, accuracy, decades, latency, memory, prices, ratios, simple, steps, timeline
 from planner.views.charts import fleet as fleet_charts
-from planner.views.text import compact, digits, gibibytes, percent, plain, rate, seconds, usd
+from planner.views.text import cell, compact, digits, gibibytes, percent, plain, rate, seconds, usd
 
 SMALL = set_path(Scenario(), "workload.num_prompts", 60)
 
@@ -172,3 +172,58 @@ def test_the_verdict_names_state_and_limit(answer):
     missed = plan(late, effort="quick").to_dict()
     assert verdict.promise_kept(missed).text == "Misses TTFT"
     assert "of the time to the first token" in verdict.binding(missed, late)
+
+
+def test_the_verdict_keeps_bands_of_means_apart_from_percentiles(answer):
+    data = answer.to_dict()
+    said = verdict.how_wrong(data)
+    assert said.startswith("How wrong this may be, for means: $ per M output")
+    assert "The p95 above has no band of its own" in said
+    ttft = next(band for band in verdict.bands(data) if band.figure == "TTFT")
+    assert ttft.mean == seconds(data["latency"]["ttft_s"]["mean"])
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (cell(None), "–"), (cell(""), "–"), (cell(True), "yes"), (cell(0.12345), "0.123"), (cell(12345), "12,345"), (cell("x"), "x"),
+        (cell("2026-11-20"), "2026\u201111\u201120"), (plain("15\u202fms  and\nmore"), "15\u202fms and more"),
+    ],
+)  # fmt: skip
+def test_cells(shown, text):
+    assert shown == text
+
+
+def test_messages_speak_the_words_of_the_sidebar():
+    assert words.spoken("every seat of max_num_seqs is taken") == "every seat of “Most sequences” is taken"
+    assert words.spoken("set price.usd_per_gpu_hour or engine.block_size") == "set “$ per GPU-hour” or “Block, tokens”"
+    assert words.spoken("prices, block_sizes and a.engine.block_size.x") == "prices, block_sizes and a.engine.block_size.x"
+    assert words.layout("h100-sxm TP4 PP2, fp8 weights") == "h100-sxm × 4 in 2 stages, fp8 weights"
+    assert words.layout("h200-sxm TP8 EP8 2P1D, fp8 weights") == "h200-sxm × 8 × 8 ranks, 2 prefill and 1 decode, fp8 weights"
+
+
+def test_arrivals_are_one_choice_that_keeps_what_is_stated():
+    assert arrivals.choice(SMALL) == "Rate"
+    clients = arrivals.choose(SMALL, "Clients")
+    assert arrivals.choice(clients) == "Clients"
+    assert (clients.workload.request_rate, clients.workload.max_concurrency) == (None, arrivals.CLIENTS)
+    both = arrivals.choose(clients, "Both")
+    assert arrivals.choice(both) == "Both"
+    assert both.workload.max_concurrency == arrivals.CLIENTS
+    assert arrivals.choose(both, "Rate") == SMALL
+    recorded = set_path(SMALL, "workload.trace", {"name": "azure-2023-code"})
+    assert arrivals.choice(arrivals.choose(recorded, "Trace")) == "Trace"
+
+
+@pytest.mark.slow
+def test_drills_tell_what_clients_saw():
+    brief = set_path(SMALL, "fleet.startup_s", 2.0)
+    loss = drills.STORIES[drills.LOSS](brief, 20.0)
+    assert loss.takeaway.startswith("One of 1 replica goes:")
+    assert {row["phase"] for row in loss.phases} >= {"before", "while a replica starts"}
+    assert loss.events_s
+    busy = set_path(brief, "workload.request_rate", 20.0)
+    doubled = drills.STORIES[drills.RISE](busy, 12.0)
+    assert "requests keep the promise if replicas follow" in doubled.takeaway
+    assert {row["who"] for row in doubled.lines} == {"3 replicas", "autoscaled"}
+    json.dumps(fleet_charts.drill(doubled.lines, doubled.events_s, 1.0, Ink.of(True)), allow_nan=False)

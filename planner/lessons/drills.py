@@ -104,7 +104,8 @@ def undisturbed(scenario: Scenario) -> Drill:
 def fixed_on_demand(scenario: Scenario, interval_s: float = HOUR_S) -> Drill:
     """`fleet.replicas` replicas, neither more nor fewer, under `fleet.demand_curve`: what autoscaling is to be compared with."""
     f = scenario.fleet
-    return _drill(scenario, f"{f.replicas} replicas", f.spares, (), None, demand.curve(f.demand_curve), interval_s)
+    label = f"{f.replicas} replica{'s' if f.replicas != 1 else ''}"
+    return _drill(scenario, label, f.spares, (), None, demand.curve(f.demand_curve), interval_s)
 
 
 def arrivals_s(scenario: Scenario) -> float:

@@ -11,7 +11,7 @@ import streamlit as st
 from planner import links
 from planner.scenario import Scenario, set_path
 from planner.views import doors, plans, state, verdict
-from planner.views.charts import Ink, Rows, Spec, memory
+from planner.views.charts import Ink, Rows, Spec, legend_columns, memory
 from planner.views.text import MISSING, cell, gibibytes, plain
 from planner.views.words import TERMS, spoken
 
@@ -159,6 +159,7 @@ def chart(spec: Spec, takeaway: str, key: str | None = None, on_select: Callable
     # Rows go as an Arrow table: Streamlit would make a data frame of them first, which takes most of a chart's time.
     rows = pa.Table.from_pylist(spec["data"]["values"])
     drawing = {part: value for part, value in spec.items() if part != "data"}
+    drawing["config"]["legend"]["columns"] = legend_columns(drawing)
     picking: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "pick"}
     st.vega_lite_chart(rows, drawing, width="stretch", alt=takeaway, key=key, **picking)
     st.caption(plain(takeaway))

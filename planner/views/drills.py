@@ -1,8 +1,9 @@
-"""A bad day for the fleet, run when asked for: a replica is lost, spot capacity is taken away, demand rises faster than replicas start."""
+"""A bad day for the fleet, run when asked for: a replica is lost, spot capacity is taken away, demand doubles at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,12 @@ from planner.lessons import Drill
 from planner.metrics.window import ttft_s
 from planner.problems import InputError
 from planner.scenario import Scenario, set_path
-from planner.units import HOUR_S
 from planner.views import components, weeks
 from planner.views.charts import fleet as charts
 from planner.views.text import digits, percent, plain, seconds
 
-LOSS, SPOT, RISE = "A replica is lost", "Spot is taken away", "Demand rises"
-MOST_REQUESTS = 3_000
+LOSS, SPOT, RISE = "A replica is lost", "Spot is taken away", "Demand doubles"
+MOST_REQUESTS = 10_000
 SLICES = 40
 """Points of a line over the run."""
 
@@ -46,30 +46,30 @@ def tab(found: weeks.Fleet, plan: components.Json, scenario: Scenario) -> None:
 def _drill(scenario: Scenario, capacity_requests_per_s: float) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         kind = (
-            st.segmented_control("What happens", [LOSS, SPOT, RISE], default=LOSS, required=True, key="fleet.drill", bind="query-params")
-            or LOSS
+            st.segmented_control("What happens", list(STORIES), default=LOSS, required=True, key="fleet.drill", bind="query-params") or LOSS
         )
-        go = st.button("Run the drill", type="primary")
-    key = (kind, scenario, capacity_requests_per_s)
-    if kind == RISE and scenario.fleet.demand_curve is None:
-        st.info("Demand is constant in this scenario, so it never rises. Choose a week of demand in the sidebar.")
-        return
-    if go:
+        key = (kind, scenario)
+        st.button("Run the drill", type="primary", on_click=_ask, args=key)
+    held: tuple[Any, Story] | None = st.session_state.get("_drill")
+    if st.session_state.get("_drill_asked") == key and (held is None or held[0] != key):
+        # Asked for rather than clicked just now: when the full plan arrives in the middle of it, the page starts over and so does this.
         try:
-            with st.spinner(f"Running {scenario.fleet.replicas + scenario.fleet.spares} replicas request by request…", show_time=True):
-                st.session_state["_drill"] = (key, STORIES[kind](scenario, capacity_requests_per_s))
+            with st.spinner(f"Simulating each of {scenario.fleet.replicas + scenario.fleet.spares} replicas by itself…", show_time=True):
+                held = st.session_state["_drill"] = (key, STORIES[kind](scenario, capacity_requests_per_s))
         except InputError as error:
             st.warning(plain(error))
             return
-    held: tuple[Any, Story] | None = st.session_state.get("_drill")
     if held is None or held[0] != key:
-        st.info("Every replica is simulated by itself, behind the router of this scenario: some seconds.")
+        st.info("Every replica is simulated by itself, behind this scenario's router: seconds to half a minute.")
         return
     story = held[1]
-    promise = scenario.slo.ttft_s
-    components.chart(charts.drill(story.lines, story.events_s, promise, components.ink()), story.takeaway)
+    components.chart(charts.drill(story.lines, story.events_s, scenario.slo.ttft_s, components.ink()), story.takeaway)
     components.table(story.phases, "Requests before, while and after a replica starts, and the share that kept the promise")
     st.caption(plain(story.note))
+
+
+def _ask(kind: str, scenario: Scenario) -> None:
+    st.session_state["_drill_asked"] = (kind, scenario)
 
 
 def _loss(scenario: Scenario, _: float) -> Story:
@@ -98,18 +98,19 @@ def _spot(scenario: Scenario, _: float) -> Story:
 
 
 def _rise(scenario: Scenario, capacity_requests_per_s: float) -> Story:
-    scenario = _long_enough(scenario)
-    hour_s = min(lessons.arrivals_s(scenario) / 24, HOUR_S)
-    faster = HOUR_S / hour_s
-    brief = set_path(scenario, "fleet.startup_s", scenario.fleet.startup_s / faster)
-    fixed, scaled = lessons.fixed_on_demand(brief, hour_s), lessons.autoscaled(brief, capacity_requests_per_s, hour_s)
-    takeaway = (
-        f"Following demand keeps the promise for {_kept(scaled)} of requests with {digits(scaled.run.replica_hours() * faster)} "
-        f"replica-hours a day; {scenario.fleet.replicas} fixed ones keep it for {_kept(fixed)} with "
-        f"{digits(fixed.run.replica_hours() * faster)}."
-    )
-    note = f"The first day of the week, {digits(faster)} times as fast, start-up too; requests take as long as ever."
-    return _story(takeaway, brief, fixed, scaled, note=note)
+    load, fleet = scenario.workload, scenario.fleet
+    if load.request_rate is None:
+        raise InputError("clients send as fast as they are answered, so their demand cannot double; choose a rate in the sidebar")
+    needed = max(1, ceil(load.request_rate / (fleet.target_utilization * capacity_requests_per_s) - 1e-9))
+    half_s = min(4 * fleet.startup_s + 60.0, MOST_REQUESTS / (3 * load.request_rate))
+    jump = {"demand_curve": (2 / 3,) * 12 + (4 / 3,) * 12, "replicas": needed, "min_replicas": needed}
+    busy = {"request_rate": 1.5 * load.request_rate, "num_prompts": int(3 * load.request_rate * half_s)}
+    scenario = scenario.model_copy(update={"fleet": fleet.model_copy(update=jump), "workload": load.model_copy(update=busy)})
+    fixed = lessons.fixed_on_demand(scenario, half_s / 12)
+    scaled = lessons.autoscaled(scenario, capacity_requests_per_s, half_s / 12)
+    takeaway = f"Demand doubles half-way: {_kept(scaled)} of requests keep the promise if replicas follow, {_kept(fixed)} if not."
+    note = f"From {digits(load.request_rate)} to {digits(2 * load.request_rate)} requests/s at once; {needed} to begin with."
+    return _story(takeaway, scenario, fixed, scaled, note=note)
 
 
 STORIES = {LOSS: _loss, SPOT: _spot, RISE: _rise}
@@ -139,7 +140,7 @@ def _story(takeaway: str, scenario: Scenario, *drills: Drill, note: str = "") ->
         for phase in drill.phases
     ]
     events = sorted({round(s.asked_s, 3) for drill in drills for s in drill.run.spans if s.asked_s > 0})
-    note = f"A replica starts in {seconds(scenario.fleet.startup_s)}. {note}".strip()
+    note = f"Dashes: a replica is asked for; it starts in {seconds(scenario.fleet.startup_s)}. Red: the promise. {note}".strip()
     return Story(takeaway, [row for drill in drills for row in _line(drill)], tuple(events[:12]), phases, note)
 
 

@@ -10,6 +10,7 @@ from planner.catalog.rental import dated
 from planner.scenario import Scenario
 from planner.views import components, verdict
 from planner.views.text import compact, digits, gibibytes, percent, seconds, usd
+from planner.views.words import TERMS
 
 Json = dict[str, Any]
 Line = tuple[str, str, str]
@@ -185,7 +186,11 @@ def confidence(plan: Json) -> None:
     if found.get("fidelity") == "textbook":
         st.markdown("Textbook arithmetic is exact for what it leaves out: it has no error band. The calibrated level has one.")
         return
-    meaning = {"A": "a measured neighbour", "B": "measurements of the same family", "C": "no measurement near it: extrapolated"}
+    meaning = {
+        "A": "this model on this GPU and engine was measured",
+        "B": "models of this kind on this family of GPUs were measured",
+        "C": "nothing near it was measured, so this is extrapolated",
+    }
     st.markdown(
         f"Grade **{grade}**: {meaning[grade]}."
         if grade in meaning
@@ -194,14 +199,25 @@ def confidence(plan: Json) -> None:
     if told := verdict.bands(plan):
         rows = [{"mean": b.figure, "this plan": b.mean, "low": b.low, "high": b.high, "the plan is": b.side or "within"} for b in told]
         components.table(rows, "Error bands of the plan's means: four of five measurements fall within")
-    nearest = found.get("nearest_measured") or []
-    if nearest:
-        last = ("source", "date", "id")
-        nearest = [{k: row[k] for k in sorted(row, key=lambda k: k in last)} for row in nearest]
-        components.table(
-            [{k: digits(v) if isinstance(v, float) else str(v) for k, v in row.items()} for row in nearest],
-            "Nearest measured configurations and the error on them",
-        )
+    if nearest := found.get("nearest_measured"):
+        components.table([_measured(row) for row in nearest], "Nearest measured configurations and the error on them")
+
+
+FIGURES = {"tpot": ("TPOT", seconds), "ttft": ("TTFT", seconds), "throughput": ("tokens/s", compact), "e2e": ("whole answer", seconds)}
+
+
+def _measured(row: Json) -> Json:
+    """A measured row beside the prediction for it."""
+    name, show = FIGURES[row["metric"]]
+    return {
+        "measured": f"{row['model']} on {row['gpus']} × {row['gpu']}, {row['engine']}, {row['load']}",
+        "figure": name,
+        "was": show(row["measured"]),
+        "predicted": show(row["predicted"]),
+        "error": percent(row["error"]),
+        "date": row["date"],
+        "source": row["source"],
+    }
 
 
 def sources(plan: Json) -> None:
@@ -209,8 +225,22 @@ def sources(plan: Json) -> None:
     with st.expander("How wrong this may be", icon=":material/error_med:"):
         confidence(plan)
     with st.expander("Sources of every constant", icon=":material/menu_book:"):
-        rows = [
-            {**row, "value": digits(row["value"]) if isinstance(row["value"], (int, float)) else str(row["value"])}
-            for row in plan["provenance"]
-        ]
-        components.table(rows, "Constants with value, unit, kind, source and date")
+        constants(plan["provenance"])
+
+
+def constants(rows: list[Json]) -> None:
+    """Rows of a plan's provenance."""
+    components.table(
+        [
+            {
+                "quantity": " ".join(TERMS.get(word, word) for word in row["quantity"].split(" ")),
+                "value": digits(row["value"]) if isinstance(row["value"], (int, float)) else str(row["value"]),
+                "unit": row["unit"],
+                "kind": row["kind"],
+                "date": dated(row["date"]) if row["unit"].startswith("USD") else row["date"],
+                "source": row["source"],
+            }
+            for row in rows
+        ],
+        "Constants with value, unit, kind, date and source",
+    )

@@ -146,4 +146,4 @@ def _meanings() -> None:
                 st.markdown(f"**{plain(word)}** {plain(meaning)}")
             st.markdown("**The settings**")
             for control in (*controls.MAIN, *controls.DETAIL):
-                st.markdown(f"**{plain(control.label)}** {plain(control.help)}")
+                st.markdown(f"**{control.label}** {control.help}")

@@ -9,13 +9,15 @@ from planner import units
 
 MISSING = "–"
 THIN = "\u202f"
+_SPACE = re.compile(r"[^\S\u00a0\u202f]+")
 _DATE = re.compile(r"^\d{4}-\d\d(-\d\d)?$")
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
 def plain(text: object) -> str:
-    """Text from a link, a file or a catalogue as Markdown that shows exactly that text: no link, image, colour or formula."""
-    return _PUNCTUATION.sub(r"\\\1", " ".join(str(text).split()))
+    """Text from a link, a file or a catalogue as Markdown that shows exactly that text: no image, colour or formula,
+    and no link but an address that reads as it leads."""
+    return _PUNCTUATION.sub(r"\\\1", _SPACE.sub(" ", str(text)).strip())
 
 
 def digits(value: float | None, significant: int = 3) -> str:

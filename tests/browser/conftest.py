@@ -77,8 +77,7 @@ def page(browser: Browser, server: str) -> Iterator[Page]:
     outside: list[str] = []
     errors: list[str] = []
     opened.on("request", lambda request: None if request.url.startswith((server, "data:", "blob:")) else outside.append(request.url))
-    # Streamlit itself probes for its server under the page's path first; the browser logs those 404s.
-    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" and "404" not in message.text else None)
+    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     yield opened
     context.close()
     assert outside == []

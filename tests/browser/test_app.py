@@ -1,11 +1,12 @@
-"""Change → link → reload → Back, hostile links, a click on a chart, downloads, two tabs, keyboard, contrast, narrow screens."""
+"""Change → link → reload → Back, hostile links, a click on a chart, downloads, two tabs, an older plan, drills."""
 
 import csv
 import io
+import json
 import re
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from conftest import go, settle
 from playwright.sync_api import Page, expect
 
@@ -13,6 +14,7 @@ from planner import export, links, presets
 from planner.scenario import Scenario
 
 SMALL = "workload.num_prompts=60"
+OLDER = Path(__file__).parents[1] / "data" / "documents" / "plan-and-what-ifs.json"
 
 
 def query(page: Page) -> dict[str, list[str]]:
@@ -118,53 +120,6 @@ def test_two_tabs_do_not_mix(page: Page):
     expect(other.get_by_text("llama-3.1-8b in int4").first).to_be_visible()
 
 
-def test_the_keyboard_reaches_and_moves_the_controls(page: Page):
-    go(page, f"/?{SMALL}")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent").lower().startswith("skip to main content")
-    slider = page.get_by_role("slider").first
-    slider.focus()
-    slider.press("ArrowRight")
-    settle(page)
-    assert query(page)["parallel.tensor_parallel_size"] == ["2"]
-    tab = page.get_by_role("tab", name="Explain every number")
-    tab.focus()
-    tab.press("Enter")
-    settle(page)
-    summary = page.locator("summary", has_text="Memory of one GPU")
-    summary.focus()
-    summary.press("Enter")
-    settle(page)
-    expect(page.locator("details[open]").first).to_contain_text("weights")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_in_both_themes(page: Page, scheme: str):
-    page.emulate_media(color_scheme=scheme)
-    go(page, f"/?{SMALL}")
-    found = page.evaluate(CONTRASTS)
-    assert len(found) > 60
-    assert any(kind == "chart" for kind, *_ in found)
-    weak = [row for row in found if row[1] < 4.5]
-    assert weak == []
-
-
-@pytest.mark.parametrize("path", ["/", "/simulate", "/compare", "/fleet", "/lessons", "/accuracy", "/assumptions"])
-def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, path: str):
-    page.set_viewport_size({"width": 390, "height": 844})
-    go(page, f"{path}?{SMALL}")
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
-    assert page.evaluate("(m => m.scrollWidth <= m.clientWidth + 1)(document.querySelector('[data-testid=stMain]'))")
-
-
-def test_charts_and_tables_have_alternatives_and_fields_have_labels(page: Page):
-    go(page, f"/?{SMALL}")
-    assert page.evaluate(NAMELESS_FIELDS) == []
-    charts = page.get_by_test_id("stVegaLiteChart").count()
-    assert charts >= 3
-    assert page.evaluate(NAMED_CHARTS) == charts
-
-
 def test_a_plan_that_does_not_fit_offers_no_price_and_a_way_out(page: Page):
     go(page, f"/?{SMALL}&model.name=llama-3.1-405b")
     expect(page.get_by_text("does not fit").first).to_be_visible()
@@ -173,44 +128,45 @@ def test_a_plan_that_does_not_fit_offers_no_price_and_a_way_out(page: Page):
     assert page.get_by_test_id("stVegaLiteChart").count() == 1
 
 
-NAMELESS_FIELDS = """
-() => [...document.querySelectorAll('input, textarea')]
-  .filter(e => !e.hidden && e.type !== 'file' && !e.labels?.length && !e.ariaLabel && !e.getAttribute('aria-labelledby'))
-  .map(e => e.outerHTML.slice(0, 120))
-"""
-NAMED_CHARTS = """
-() => [...document.querySelectorAll('[data-testid=stVegaLiteChart]')]
-  .filter(c => c.getAttribute('aria-label') || c.querySelector('[aria-label]')).length
-"""
-CONTRASTS = """
-() => {
-  const parse = c => { const m = c.match(/[\\d.]+/g); return m ? m.map(Number) : null };
-  const light = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
-  const over = (top, under) => { const a = top[3] ?? 1; return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a)) };
-  const ratio = (a, b) => { const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05) };
-  const ground = e => {
-    const layers = [];
-    for (let n = e; n; n = n.parentElement) {
-      const c = parse(getComputedStyle(n).backgroundColor);
-      if (c && (c[3] ?? 1) > 0) { layers.push(c); if ((c[3] ?? 1) === 1) break }
-    }
-    return layers.reverse().reduce((under, c) => over(c, under), [255, 255, 255]);
-  };
-  const rows = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let n = walk.nextNode(); n; n = walk.nextNode()) {
-    const e = n.parentElement, text = n.textContent.trim();
-    if (!text || !e || e.closest('[data-testid=stHeader], script, style, [disabled], [aria-disabled=true], svg title, svg desc')) continue;
-    const box = e.getBoundingClientRect(), style = getComputedStyle(e);
-    if (!box.width || !box.height || !e.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-    const chart = e.closest('svg') && e.closest('[data-testid=stVegaLiteChart]');
-    const paint = parse(chart ? style.fill : style.color);
-    if (!paint || paint[3] === 0) continue;
-    const under = ground(chart || e.closest('[data-testid=stSlider]') || e);  // a slider's value floats above its thumb
-    rows.push([chart ? 'chart' : 'page', Math.round(ratio(over(paint, under), under) * 100) / 100, text.slice(0, 40)]);
-  }
-  return rows;
-}
-"""
-"""[where, contrast, text] of every text on the page that can be seen."""
+def test_how_requests_come_is_a_choice_that_the_link_keeps(page: Page):
+    go(page, f"/?{SMALL}")
+    page.get_by_role("radio", name="Clients").click()
+    settle(page)
+    expect(page.get_by_label("Requests/s", exact=True)).to_have_count(0)
+    page.get_by_label("Clients", exact=True).fill("6")
+    page.get_by_label("Clients", exact=True).press("Enter")
+    expect(page).to_have_url(re.compile(r"workload\.max_concurrency=6"))
+    page.reload()
+    settle(page)
+    load = links.decode(page.url)[0].workload
+    assert (load.request_rate, load.max_concurrency) == (None, 6)
+    page.get_by_role("radio", name="Both").click()
+    expect(page).to_have_url(re.compile(r"workload\.request_rate=4"))
+    load = links.decode(page.url)[0].workload
+    assert (load.request_rate, load.max_concurrency) == (4, 6)
+
+
+def test_an_older_plan_is_compared_with_today(page: Page):
+    go(page, f"/compare?{SMALL}")
+    page.get_by_test_id("stFileUploader").last.locator("input[type=file]").set_input_files(OLDER)
+    expect(page.get_by_text(re.compile(r"A million output tokens cost .* then, .* now"))).to_be_visible(timeout=90_000)
+    page.get_by_role("button", name="Adopt its scenario").click()
+    settle(page)
+    assert query(page)["name"] == [json.loads(OLDER.read_text("utf-8"))["scenario"]["name"]]
+
+
+def test_a_claim_starts_empty_and_an_example_is_one_click_away(page: Page):
+    go(page, f"/accuracy?{SMALL}")
+    expect(page.get_by_text("Type in what is claimed")).to_be_visible()
+    page.get_by_role("button", name=re.compile("Try an example")).click()
+    settle(page)
+    assert float(query(page)["claim.tokens_per_s"][0]) == 335
+    expect(page.get_by_text("imply a batch").first).to_be_visible()
+
+
+def test_a_drill_runs_when_asked_and_says_what_it_showed(page: Page):
+    go(page, f"/fleet?{SMALL}&fleet.startup_s=5&fleet.tab=Failure+drills")
+    page.get_by_role("button", name="Run the drill").click()
+    expect(page.get_by_text(re.compile("One of 1 replica goes: .* keep the promise")).first).to_be_visible(timeout=60_000)
+    settle(page)
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(1)

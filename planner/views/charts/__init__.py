@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down"
 
 AXIS_TIME = {"labelExpr": "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"}
 """Seconds on an axis, with the unit that suits each tick."""
-NARROW_COLUMNS = {"expr": "width < 330 ? 2 : width < 520 ? 4 : 8"}
-"""Entries of a legend in a row: as many as a phone holds."""
+PHONE_PX = 340
+"""Width of a chart on a phone. Vega lays a legend out before it knows how wide the chart has become, so it must fit there."""
 LABEL_LIMIT = {"expr": "width < 330 ? 110 : 180"}
 
 
@@ -63,7 +63,6 @@ def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
                 "labelFontSize": 12,
                 "labelLimit": 240,
                 "symbolLimit": 12,
-                "columns": NARROW_COLUMNS,
             },
             "view": {"stroke": None},
             "text": {"color": ink.text, "fontSize": 12},
@@ -76,6 +75,22 @@ def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
 def x(field: str, title: str | None, kind: str = "quantitative", **rest: Any) -> Spec:
     """A position channel."""
     return {"field": field, "type": kind, "title": title, **rest}
+
+
+def legend_columns(spec: Any) -> int:
+    """Entries of the longest legend that stand in a row of a phone's width; 0 puts all of them in one."""
+    names = max(_domains(spec), key=lambda found: sum(map(len, found)), default=[])
+    widths = [6.5 * len(name) + 28 for name in names]
+    return 0 if sum(widths) <= PHONE_PX else max(1, int(PHONE_PX / (sum(widths) / len(widths))))
+
+
+def _domains(spec: Any) -> Iterator[list[str]]:
+    """Names on the colours of a spec."""
+    for key, part in spec.items() if isinstance(spec, dict) else enumerate(spec) if isinstance(spec, list) else ():
+        if key == "color" and isinstance(part, dict) and part.get("legend", {}) is not None:
+            yield [str(name) for name in part.get("scale", {}).get("domain", ())]
+        elif key != "data":
+            yield from _domains(part)
 
 
 def room(top: float, pixels: int, low: float = 0.0) -> Spec:

@@ -143,7 +143,7 @@ def drill(rows: Rows, events_s: Sequence[float], promise_s: float | None, ink: I
     names = list(dict.fromkeys(row["who"] for row in rows))
     values = [row["s"] for row in rows] + ([promise_s] if promise_s else [])
     low, high = (min(values) / 1.5, max(values) * 1.5) if values else (0.1, 1.0)
-    across = x("t", "seconds into the run", axis={"grid": False}, scale={"nice": False})
+    across = x("t", "seconds into the run", axis={"grid": False}, scale={"domain": [0, max([1.0, *(r["t"] for r in rows)])], "nice": False})
     up = x(
         "s",
         "first token, p95",

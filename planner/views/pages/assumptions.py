@@ -7,11 +7,10 @@ from typing import Any
 import streamlit as st
 
 from planner import lessons, presets
-from planner.catalog.rental import dated
 from planner.lessons.worked_example import Row, worked_example
 from planner.plan import NOT_MODELLED
-from planner.views import catalogue, components, plans, state
-from planner.views.text import digits, plain
+from planner.views import catalogue, components, explanations, plans, state
+from planner.views.text import plain
 
 Json = dict[str, Any]
 WORKED = "beacon-405b-8xh100-fp8"
@@ -36,16 +35,7 @@ def _constants(plan: Json) -> None:
     st.markdown("Measured, published, derived, assumed, or typed in by you: every value this plan rests on.")
     kinds = sorted({row["kind"] for row in plan["provenance"]})
     wanted = st.pills("Kind", kinds, selection_mode="multi", default=kinds, key="assumptions.kinds")
-    rows = [
-        {
-            **row,
-            "value": digits(row["value"]) if isinstance(row["value"], (int, float)) else str(row["value"]),
-            "date": dated(row["date"]) if row["unit"].startswith("USD") else row["date"],
-        }
-        for row in plan["provenance"]
-        if row["kind"] in (wanted or kinds)
-    ]
-    components.table(rows, "Constants with value, unit, kind, source and date")
+    explanations.constants([row for row in plan["provenance"] if row["kind"] in (wanted or kinds)])
 
 
 def _worked(plan: Json) -> None:
