@@ -164,8 +164,8 @@ def test_bursts_and_closed_loops_are_answered_by_simulating_larger_fleets() -> N
     """One replica takes no burst at any rate, several share it; clients that wait have no rate to scale by."""
     bursts = {"request_rate": 4.0, "burstiness": 0.05, "input_len": 3000, "output_len": 10, "num_prompts": 150}
     for load, promise in (
-        (bursts, {"ttft_s": 0.22}),
-        ({"request_rate": None, "max_concurrency": 48, "output_len": 60}, {"tpot_s": 0.0085}),
+        (bursts, {"ttft_s": 0.3}),
+        ({"request_rate": None, "max_concurrency": 48, "output_len": 60}, {"tpot_s": 0.006}),
     ):
         p = answer({"workload": load, "slo": {"ttft_s": None, "tpot_s": None} | promise, "precision": {"weights": "fp8"}}, "full")
         assert p.load is not None

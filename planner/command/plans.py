@@ -77,7 +77,7 @@ def summary(answer: Any) -> list[str]:
     if cost["usd_per_month"] is not None:
         spares = answer.scenario.fleet.spares
         kept = f", {spares} spare {'replica' if spares == 1 else 'replicas'} included" if spares else ""
-        lines.append(f"{cell(cost['usd_per_month'], 'usd').text} per month for {cost['gpus']} GPUs{kept}")
+        lines.append(f"{cell(cost['usd_per_month'], 'usd').text} per month for {cost['gpus']} GPU{'s' * (cost['gpus'] != 1)}{kept}")
     for problem in d["problems"]:
         remedy = problem["remedy"].strip()
         parts = (f"{problem['severity']}: {problem['message']}", remedy[:1].upper() + remedy[1:])

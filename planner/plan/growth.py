@@ -82,7 +82,7 @@ def wanted(deployments: Deployments, scenario: Scenario, load: Loaded | None, se
     if known is not None or load is None or not search:
         return known
     missed = load.overloaded or any(kept.strain > 1 for kept in load.kept)
-    mute = load.capacity_requests_per_s == 0 or load.offered_requests_per_s is None
+    mute = not load.capacity_requests_per_s
     refuses = any(not isfinite(kept.at_s) for kept in load.kept) and not load.overloaded
     return tried(deployments, scenario) if missed and mute and not refuses else None
 

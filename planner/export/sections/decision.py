@@ -63,7 +63,7 @@ def _verdict(s: Subject) -> Text:
         return Text(f"Fits and carries {s.peak_words}; no latency is promised.", "good")
     if not s.meets_slo:
         missed = [
-            f"{LATENCY_NAMES[name].lower()} {show(seen, LATENCY_UNITS[name])} against {show(promise, LATENCY_UNITS[name])}"
+            f"{LATENCY_NAMES[name].lower()} {_over(seen, promise, LATENCY_UNITS[name])}"
             for name, promise, seen in s.promises()
             if seen is None or seen > promise
         ]
@@ -81,9 +81,19 @@ def _verdict(s: Subject) -> Text:
             f"Meets every promise at {s.percentile}, by {show(thin, 'share')} only: treat it as not proven until the acceptance test.",
             "warning",
         )
+    refused = next((p["message"] for p in s.problems if p["code"] == "requests_failed"), None)
+    if refused:
+        return Text(f"Meets every promise at {s.percentile} at {s.peak_words}, but {refused}. {REFUSED}", "warning")
     return Text(f"Meets every promise at {s.percentile} at {s.peak_words}, by {show(thin, 'share')} or more.", "good")
 
 
+def _over(seen: float | None, promise: float, unit: str) -> str:
+    """A broken promise beside what was promised; a miss by less than is shown would read like a promise kept."""
+    limit = show(promise, unit)
+    return f"just over {limit}" if show(seen, unit) == limit else f"{show(seen, unit)} against {limit}"
+
+
+REFUSED = "They count as late; few enough of them keep a percentile and still fail their users."
 DO_NOT = "Do not buy this as it is:"
 
 
@@ -111,7 +121,11 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     cost, memory = s.part("cost"), s.part("memory")
     a = s.part("architecture")
     rows: list[tuple[Any, Any, Any]] = [
-        ("Buy" if s.to_buy else "As planned, not to be bought", s.purchase, f"{s.gpus_paid} GPUs paid for, spares included"),
+        (
+            "Buy" if s.to_buy else "As planned, not to be bought",
+            s.purchase,
+            f"{show(s.gpus_paid, 'count')} GPU{'s' * (s.gpus_paid != 1)} paid for, spares included",
+        ),
         *_instead(s),
         (
             "To serve",
@@ -238,7 +252,7 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         (
             "API instead",
             cell(month, "usd"),
-            f"a month of the same requests at the cheapest list price, {cheapest['label']} of {dated(cheapest.get('date'), 'no date')}",
+            f"a month of the same requests at the cheapest list price, {cheapest['label']}{_of_date(cheapest)}",
         ),
         (
             "Break-even with it",
@@ -246,6 +260,10 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
             f"from there on the API costs more than this fleet's bill; this plan has {show(planned, 'requests_day')}",
         ),
     ]
+
+
+def _of_date(price: Any) -> str:
+    return f" of {dated(price['date'], '')}" if price.get("date") else ", your own figure" if not price.get("provider") else ", undated"
 
 
 def binding(s: Subject) -> str:
