@@ -18,6 +18,8 @@ SHOWN_LIST_PRICES, SHOWN_BREAK_EVENS = 20, 8
 PER_THOUSAND = 1000
 CHART_POINTS = 60
 
+LOW_AND_HIGH = "Low and high are the cheapest and dearest published price of a GPU-hour on this basis."
+
 
 def costs(s: Subject) -> Section:
     """The month's bill low, middle and high, by commitment, per unit at this load and at full, with power and capital."""
@@ -52,10 +54,9 @@ def _bill(s: Subject) -> Block:
             ("paid while no step runs", None, cell(idle, "usd"), None, f"{show(1 - busy, 'share')} of serving time at {s.load_words}")
         )
     heads = ("Per month", "Low", "Planned", "High", "Note")
-    note = (
-        "Low and high are the cheapest and dearest published price of a GPU-hour on this basis. People are not "
-        "counted: put them into price.other_usd_per_hour."
-    )
+    own = s.scenario.price.usd_per_gpu_hour is not None
+    spread = "Your own price of a GPU-hour has no low and high." if own else LOW_AND_HIGH
+    note = f"{spread} People are not counted: put them into price.other_usd_per_hour."
     return table("bill", "Bill", heads, rows, note)
 
 
