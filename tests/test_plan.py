@@ -332,3 +332,12 @@ def test_hand_arithmetic_quotes_the_acceptance_length_in_closed_form() -> None:
     found = plan(parse({"fidelity": "textbook", "speculative": speculative, "workload": {"num_prompts": 20}}), "quick")
     assert found.load is not None
     assert found.load.metrics.throughput.acceptance_length == pytest.approx((1 - 0.8**5) / (1 - 0.8))
+
+
+def test_a_pool_that_does_not_fit_is_what_the_plan_shows() -> None:
+    split = {"prefill": {"gpu": "h100-sxm", "replicas": 1}, "decode": {"gpu": "h200-sxm", "replicas": 1}}
+    split["prefill"]["parallel"], split["decode"]["parallel"] = {"tensor_parallel_size": 1}, {"tensor_parallel_size": 2}
+    found = plan(parse({"model": {"name": "llama-3.1-70b"}, "disaggregation": split, "workload": {"num_prompts": 20}}), "quick")
+    assert not found.fits
+    assert found.to_dict()["memory"]["fits"] is False
+    assert "does_not_fit" in {p.code for p in found.problems}

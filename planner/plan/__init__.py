@@ -89,7 +89,7 @@ def _cannot_run(scenario: Scenario, found: tuple[Problem, ...], built: tuple[Dep
         scenario=scenario,
         architecture=architecture.of(scenario.model),
         problems=(*found, *cost.problems(scenario, bill)),
-        memory=built[-1].memory if built else None,
+        memory=next((d.memory for d in reversed(built) if not d.memory.fits), built[-1].memory) if built else None,
         roofline=closed,
         load=None,
         cost=bill,
