@@ -17,6 +17,7 @@ from planner.architecture.regex import Matcher, NotUnderstood
 from planner.architecture.storage import stored_as
 from planner.problems import InputError
 from planner.scenario import Model
+from planner.scenario.base import FrozenJson
 from planner.units import GIB
 
 DATA = Path(__file__).parent / "data" / "models"
@@ -171,20 +172,88 @@ def test_an_unknown_family_is_read_but_marked():
 
 
 @pytest.mark.parametrize(
-    "strange",
+    ("strange", "most"),
     [
-        {"kv_compression_ratio": 4},
-        {"num_memory_tokens": 128},
-        {"use_double_attention": True},
-        {"engram_config": {"rows": 5}},
-        {"cross_layer_kv": [1] * 32},
-        {"num_extra_blocks": 1},
+        ({"num_memory_tokens": 128}, 0.5),
+        ({"use_double_attention": True}, 7),
+        ({"engram_config": {"rows": 5}}, 7),
+        ({"num_extra_blocks": 1}, 3),
+        ({"projection_bias": True}, 0.2),
     ],
 )
-def test_an_unknown_key_that_smells_of_structure_is_named(strange: dict[str, Any]):
+def test_an_unknown_key_that_smells_of_structure_is_named_with_what_it_may_weigh(strange: dict[str, Any], most: float):
     arch = from_hf_config(LLAMA_8B | strange)
     assert arch.estimate
-    assert next(iter(strange)) in " ".join(arch.notes)
+    said = next(n for n in arch.notes if next(iter(strange)) in n)
+    assert 0 < float(re.findall(r"up to ([0-9.]+)%", said)[0]) <= most
+
+
+@pytest.mark.parametrize(
+    ("strange", "words"),
+    [
+        ({"kv_compression_ratio": 4}, "cache"),
+        ({"cross_layer_kv": [1] * 32}, "cache"),
+        ({"decoder_loop_count": 3}, "cache"),
+        ({"shared_layer_map": {"3": 1}}, "cache"),
+        ({"ngram_table_rows": 20_000_000}, "far more"),
+        ({"num_extra_blocks": 12}, "33%"),
+        ({"num_fine_experts": 8}, "far more"),
+        ({"side_config": {"depth": 8, "hidden_size": 4096}}, "20%"),
+        ({"layer_types": ["full_attention", "cross_attention"] * 16}, "cross_attention"),
+        ({"layer_types": ["full_attention", "mystery"] * 16}, "mystery"),
+        ({"layer_types": ["full_attention", 3] * 16}, "3"),
+        ({"mlp_layer_types": ["dense", "router"] * 16, "num_experts": 8, "num_experts_per_tok": 2}, "router"),
+    ],
+)
+def test_what_may_be_wrong_by_much_is_refused_by_name(strange: dict[str, Any], words: str):
+    with pytest.raises(InputError, match=next(iter(strange))) as refused:
+        from_hf_config(LLAMA_8B | strange)
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+def test_a_known_number_of_parameters_answers_a_doubt_about_them():
+    config = FrozenJson(LLAMA_8B | {"num_extra_blocks": 12})
+    with pytest.raises(InputError, match=r"model\.total_params"):
+        architecture.of(Model(name="mine", hf_config=config))
+    arch = architecture.of(Model(name="mine", hf_config=config, total_params=10**10))
+    assert arch.estimate
+    assert arch.total_params == 10**10
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_pytorch_tanh"])
+def test_an_unknown_family_whose_mlp_may_have_two_matrices_or_three_is_refused(activation: str):
+    with pytest.raises(InputError, match="two matrices or three"):
+        from_hf_config(LLAMA_8B | {"model_type": "llama9", "hidden_act": activation})
+
+
+def test_an_unknown_family_with_a_plain_activation_has_two_matrices():
+    plain = from_hf_config(LLAMA_8B | {"model_type": "llama9", "hidden_act": "relu2"})
+    assert plain.total_params == read("configs/meta-llama__Llama-3.1-8B-Instruct.json").total_params - 32 * 4096 * 14336
+    assert "83 came within 2 %" in plain.notes[0]
+
+
+def test_experts_that_are_switched_off_are_not_there():
+    experts = {"num_experts": 16384, "num_experts_per_tok": 64}
+    off = from_hf_config(LLAMA_8B | experts | {"is_moe": False})
+    assert off.total_params == read("configs/meta-llama__Llama-3.1-8B-Instruct.json").total_params
+
+
+def test_a_guessed_tower_says_its_size_and_a_large_one_is_refused():
+    small = {"vision_config": {"hidden_size": 768, "num_hidden_layers": 12, "patch_size": 16}}
+    arch = from_hf_config(LLAMA_8B | small)
+    assert arch.estimate
+    assert any("0.1" in n and "up to 1." in n for n in arch.notes)
+    with pytest.raises(InputError, match="vision tower"):
+        from_hf_config(LLAMA_8B | {"vision_config": {"hidden_size": 3072, "num_hidden_layers": 40}})
+    with pytest.raises(InputError, match="left out"):
+        from_hf_config(LLAMA_8B | {"vision_config": {"widths": [3, 4]}})
+
+
+@pytest.mark.parametrize(("kind", "word"), [("bert", "encoder"), ("blt", "byte model"), ("rwkv", "recurrent")])
+def test_other_kinds_of_model_are_refused_by_what_they_are(kind: str, word: str):
+    with pytest.raises(InputError, match=word):
+        from_hf_config(LLAMA_8B | {"model_type": kind})
 
 
 def test_drafters_are_doubted_and_encoder_decoders_refused():
@@ -206,7 +275,7 @@ def test_null_switches_a_window_off_and_absence_does_not():
 
 def test_recurrent_layers_of_an_unknown_family_need_keys_that_size_them():
     linear = LLAMA_8B | {"model_type": "new", "layer_types": ["linear_attention", "full_attention"] * 16}
-    with pytest.raises(InputError, match="recurrent"):
+    with pytest.raises(InputError, match="linear_attention"):
         from_hf_config(linear)
     sized = linear | {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128}
     assert from_hf_config(sized).layers_by_kind() == {"recurrent": 16, "full": 16}

@@ -16,13 +16,14 @@ from planner.scenario import Model
 __all__ = ["KV_BYTES", "Architecture", "Attention", "Layer", "Mlp", "Quantization", "Recurrent", "Tensor", "active", "from_hf_config", "of"]
 
 
-def from_hf_config(config: Mapping[str, Any], name: str = "", source: str = "") -> Architecture:
+def from_hf_config(config: Mapping[str, Any], name: str = "", source: str = "", params_given: bool = False) -> Architecture:
     """The architecture that a `config.json` describes.
 
-    Raises `InputError` when a key is missing, has the wrong type or is out of range. What is read but not fully
-    understood comes back with `estimate` set and `notes` naming the keys.
+    Raises `InputError` when a key is missing, has the wrong type or is out of range, and when keys that are not understood
+    may change the cache or more than a tenth of the parameters (`params_given`: their number is known from elsewhere).
+    What is read but not fully understood comes back with `estimate` set and `notes` naming the keys and the error.
     """
-    return build(config, name, source)
+    return build(config, name, source, params_given)
 
 
 @lru_cache(maxsize=256)
@@ -32,7 +33,7 @@ def of(model: Model) -> Architecture:
     Raises `InputError` for an unknown slug or a configuration that is not understood.
     """
     if model.hf_config is not None:
-        arch = from_hf_config(model.hf_config.value, model.name, "pasted config.json")
+        arch = from_hf_config(model.hf_config.value, model.name, "pasted config.json", model.total_params is not None)
     else:
         row = catalog_row(model.name)
         arch = from_hf_config(model_config(model.name), model.name, row.source)

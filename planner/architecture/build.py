@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from planner.architecture import extras, keys, mixers, mlps, patterns, quantization, recurrent, towers
+from planner.architecture import doubt, extras, keys, mixers, mlps, patterns, quantization, recurrent, towers
 from planner.architecture.config import Config
 from planner.architecture.families import Family, Trait
 from planner.architecture.model import Architecture, Attention, Layer, Mlp, Recurrent, Tensor
@@ -29,8 +29,11 @@ class Draft:
     tensors: list[Tensor] = field(default_factory=list)
 
 
-def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
-    """The architecture of a configuration; `InputError` when it cannot be one."""
+def build(raw: Mapping[str, Any], name: str, source: str, params_given: bool = False) -> Architecture:
+    """The architecture of a configuration; `InputError` when it cannot be one, or when what is not understood weighs too much.
+
+    `params_given` says that the number of parameters is known from elsewhere, so a doubtful count refuses nothing.
+    """
     r = read(raw)
     c, family = r.c, r.family
     hidden = c.whole(*keys.HIDDEN)
@@ -47,20 +50,14 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
         groups.setdefault((d.kind, d.attention, d.recurrent, d.mlp, tuple(d.tensors)), []).append(d.index)
     tied = _tied(raw, c)
     outer = outer_tensors(r, hidden, vocab, tied)
-    tower_notes: list[str] = []
-    tower = towers.of(raw, hidden, class_defaults(), tower_notes)
-    text_params = sum(t.params for t in outer) + sum(t.params for d in drafts for t in d.tensors)
-    guessed = tower_notes and sum(t.params for t in tower) > TOWER_DOUBT * text_params
-    (r.doubts if guessed or not tower else r.remarks).extend(tower_notes)
+    tower = _towers(r, raw, hidden, sum(t.params for t in outer) + sum(t.params for d in drafts for t in d.tensors), params_given)
     outer += tower
     if scheme:
         outer = [scheme.mark(t, None) for t in outer]
     mtp_layers = c.whole(*keys.MTP_LAYERS, default=0, low=0, high=64)
     mtp, mtp_attention = mtp_of(drafts, hidden, mtp_layers)
     longest = c.whole(*keys.POSITIONS, default=0, low=0)
-    strange = keys.unknown((k, v) for k, v in c.unread() if k not in PARTS)
-    if strange:
-        r.doubts.append(f"the configuration has {', '.join(k[:60] for k in strange[:8])}, not understood here; sizes may be off")
+    _not_understood(r, hidden, drafts, sum(t.params for t in outer), params_given)
     attention = next((d.attention for d in drafts if d.attention and d.attention.stores_kv), None)
     return Architecture(
         name=name or r.model_type or "custom",
@@ -81,6 +78,47 @@ def build(raw: Mapping[str, Any], name: str, source: str) -> Architecture:
         estimate=bool(r.doubts),
         notes=tuple(map(one_line, r.doubts + r.remarks)),
     )
+
+
+def _towers(r: Reader, raw: Mapping[str, Any], hidden: int, text_params: int, params_given: bool) -> list[Tensor]:
+    """Vision and audio towers; what was guessed is a remark while small, a doubt beyond that, and refused where it weighs too much."""
+    guesses: list[towers.Guess] = []
+    tensors = towers.of(raw, hidden, class_defaults(), guesses, r.c.read)
+    share = sum(g.params for g in guesses) / (text_params + sum(t.params for t in tensors))
+    if share > doubt.LARGEST_ERROR and not params_given:
+        raise InputError(
+            f"{guesses[0].note}, {share:.0%} of the whole; give model.total_params, or take the tower out to plan the text alone"
+        )
+    for guess in guesses:
+        if share > TOWER_DOUBT and guess.params:
+            r.doubts.append(f"{guess.note}; parameters may be off by up to {share:.1%}")
+        else:
+            r.remarks.append(guess.note)
+    return tensors
+
+
+def _not_understood(r: Reader, hidden: int, drafts: list[Draft], outer_params: int, params_given: bool) -> None:
+    """Doubt keys that nothing read, with how wrong they may make the count; refuse those that may change the cache, or too much."""
+    left = dict(r.c.unread())
+    strange = keys.unknown((k, v) for k, v in left.items() if k not in PARTS)
+    if not strange:
+        return
+    named = ", ".join(k[:60] for k in strange[:8])
+    cached = doubt.caches(k for k in strange if not isinstance(left[k], str))
+    if cached:
+        raise InputError(
+            f"the configuration has {', '.join(k[:60] for k in cached[:4])}, not understood here: what a token leaves in the cache may "
+            "depend on it; plan a model of a known family, or take the key out to plan as if it were not there"
+        )
+    inner = sum(t.params for d in drafts for t in d.tensors)
+    most = sum(doubt.params(k, left[k], hidden, len(drafts), inner / len(drafts)) for k in strange) / max(1, inner + outer_params)
+    if most > doubt.LARGEST_ERROR and not params_given:
+        size = f"{most:.0%} of the parameters counted" if most < 10 else "far more parameters than are counted"
+        raise InputError(
+            f"the configuration has {named}, not understood here, which may stand for {size}; give model.total_params, "
+            "or take the keys out to plan as if they were not there"
+        )
+    r.doubts.append(f"the configuration has {named}, not understood here; parameters may be off by up to {max(most, 0.001):.1%}")
 
 
 def layers_of(r: Reader, hidden: int, count: int) -> list[Draft]:

@@ -78,7 +78,7 @@ V4_CACHE = (
     "DeepSeek V4 compresses its cache by a ratio per layer; bytes per token follow the ratios, engines hold far more "
     "(vLLM 0.22 asked 6.66 GiB for one sequence of 30,000 tokens, vllm#44376)"
 )
-KPOOL = "the index of GLM-5-Next pools 16 tokens into one key; its cache is counted unpooled, an upper bound"
+KPOOL = "the index of GLM-5-Next is cached pooled, one key for `index_kpool` tokens, as SGLang 0.5 holds it"
 M3_INDEX = "the keys of MiniMax M3's block index are not in the cache figures: no published figure has them"
 
 FAMILIES: dict[str, Family] = {
@@ -101,6 +101,7 @@ FAMILIES: dict[str, Family] = {
     "cohere": COHERE,
     "cohere2": replace(COHERE, qk_norm="", windows="pattern"),
     "cohere2_moe": replace(COHERE, qk_norm="", windows="pattern"),
+    "cosmos3_edge": Family(gated=False),
     "cwm": Family(windows="pattern"),
     "dbrx": Family(qkv_bias=False, o_bias=False),
     "deepseek": LLAMA,
@@ -146,19 +147,20 @@ FAMILIES: dict[str, Family] = {
     "gpt_oss": Family(sinks=True, router_bias=True, expert_bias=True, windows="even"),
     "gptj": replace(GPT, qkv_bias=False, o_bias=False, norms=1, head_bias=True),
     "granite": LLAMA,
+    "granite_docling": LLAMA,
     "granite_swa": Family(sinks=True, windows="pattern"),
     "granitemoe": LLAMA,
     "granitemoe_swa": Family(sinks=True, windows="pattern"),
     "granitemoehybrid": GRANITE,
     "granitemoeshared": LLAMA,
-    "glm5_next": Family(correction_bias=True, recurrent="kda", doubt=KPOOL, extra="hyper_connections"),
+    "glm5_next": Family(correction_bias=True, recurrent="kda", remark=KPOOL, extra="hyper_connections"),
     "helium": LLAMA,
     "hrm_text": Family(norms=0, gate="full", extra="hrm_text"),
     "hunyuan_v1_dense": Family(qk_norm="head", qk_norm_if="use_qk_norm"),
     "hunyuan_v1_moe": Family(qk_norm="head", qk_norm_if="use_qk_norm"),
     "hy_v4": Family(correction_bias=True, sinks=True, gate="full", extra="hyper_light"),
     "hy_v3": Family(qk_norm="head", correction_bias=True),
-    "hyperclovax": LLAMA,
+    "hyperclovax": Family(extra="post_norms"),
     "idefics": Family(extra="idefics"),
     "inkling": Family(qk_norm="head", correction_bias=True, windows="pattern", hybrid="full", extra="inkling"),
     "inkling2": Family(gate="full", correction_bias=True, windows="pattern", hybrid="full", extra="inkling2"),
@@ -191,9 +193,11 @@ FAMILIES: dict[str, Family] = {
     "ministral3": Family(windows="all"),
     "mistral": Family(windows="all"),
     "mistral4": LLAMA,
+    "mistral_large4": Family(correction_bias=False, extra="mistral_large4"),
     "mixtral": Family(windows="all"),
     "mllama": Family(extra="mllama"),
     "mpt": Family(qkv_bias=False, o_bias=False, mlp_bias=False, gated=False, ffn_ratio=4),
+    "molmo2": QWEN3,
     "muse_glimmer": Family(gate="full", norms=4),
     "muse_spark": Family(gate="full", norms=4, correction_bias=True),
     "nanochat": Family(norms=0, gated=False),
@@ -208,6 +212,7 @@ FAMILIES: dict[str, Family] = {
     "opt": replace(GPT, positions=2),
     "persimmon": Family(qkv_bias=True, o_bias=True, mlp_bias=True, qk_norm="head", qk_norm_if="qk_layernorm", norm_params=2, gated=False),
     "phi": Family(qkv_bias=True, o_bias=True, mlp_bias=True, norms=1, norm_params=2, gated=False, ffn_ratio=4, head_bias=True),
+    "paddleocr_vl": LLAMA,
     "phi3": Family(windows="all"),
     "phimoe": Family(norm_params=2, windows="none", head_bias="lm_head_bias"),
     "qwen2": Family(qkv_bias=True, o_bias=False, windows="from_max_window_layers"),
@@ -249,6 +254,10 @@ SAME_AS = {
     "deepseek_ref": "deepseek_v4",
     "gemma4_unified": "gemma4",
     "glm46v": "glm4",
+    "glm_ocr": "glm4",
+    "glmga": "glm4",
+    "phi4_multimodal": "phi3",
+    "emu3_text_model": "llama",
     "hrm": "hrm_text",
     "glm4v": "glm4",
     "glm4v_moe": "glm4_moe",

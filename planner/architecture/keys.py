@@ -16,7 +16,7 @@ KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads", "n
 HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
 FFN = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "block_ff_dim")
 VOCAB = ("vocab_size", "padded_vocab_size")
-POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx")
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx", "model_max_length")
 WINDOW = ("sliding_window", "sliding_window_size", "attention_window_size")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts", "moe_num_primary_experts")
 TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts", "moe_top_k", "moe_topk", "moe_k")
@@ -53,7 +53,7 @@ _NEUTRAL_PATTERN = re.compile(
 _STRUCTURAL_PATTERN = re.compile(
     r"layer|head|dim|size|rank|expert|moe|window|state|kernel|conv|ratio|kv|latent|group|num_|^n_|width|depth|block|pattern|types?$|share|"
     r"mtp|lora|hidden|inter|compress|index|sparse|mamba|ssm|attn|attention|mixer|memory|stack|level|branch|stage|parallel|tie|embed|bias|"
-    r"norm|gate|cache|recur|topk",
+    r"norm|gate|cache|recur|topk|loop|cycle|repeat|passes|gram|table|rows",
     re.IGNORECASE,
 )
 _ALIASES = {
@@ -61,6 +61,8 @@ _ALIASES = {
     *EXPERT_FFN, *DENSE_FFN, *SHARED_FFN, *SHARED_COUNT, *MTP_LAYERS,
 }  # fmt: skip
 """Read where they matter: an unread one (KV heads of an MLA model, expert width without experts) changes nothing."""
+LARGE = 100_000
+"""From here on a number may be the rows of a table, whatever it is called."""
 _TRIVIAL: tuple[Any, ...] = (None, False, 0, 0.0, "", [], {})
 
 
@@ -77,8 +79,9 @@ def unknown(unread: Iterable[tuple[str, Any]]) -> list[str]:
     for key, value in unread:
         if key in neutral() or key in _ALIASES or _NEUTRAL_PATTERN.search(key) or _trivial(key, value):
             continue
+        large = isinstance(value, int) and value >= LARGE
         listed = isinstance(value, (list, tuple)) and len(value) > 8 and all(isinstance(v, int) for v in value)
-        if listed or isinstance(value, Mapping) or _STRUCTURAL_PATTERN.search(key):
+        if large or listed or isinstance(value, Mapping) or _STRUCTURAL_PATTERN.search(key):
             found.append(key)
     return found
 

@@ -87,8 +87,10 @@ class Attention:
     @property
     def growing_elements_per_token(self) -> float:
         """Elements that each further token adds in this layer, all heads, one copy; the indexer's key included."""
-        if not self.stores_kv or self.window is not None:
+        if self.window is not None:
             return 0
+        if not self.stores_kv:
+            return self.indexer_elements_per_token
         if self.local_window:
             return (self.head_dim + self.indexer_head_dim) / self.compression if self.compression else 0
         return self._elements + self.indexer_elements_per_token
@@ -96,7 +98,7 @@ class Attention:
     @property
     def indexer_elements_per_token(self) -> float:
         """Part of the growing elements that is the indexer's key; every rank holds it whole."""
-        return self.indexer_head_dim / self.indexer_pool if self.stores_kv and self.window is None and not self.local_window else 0
+        return self.indexer_head_dim / self.indexer_pool if self.window is None and not self.local_window else 0
 
     @property
     def windowed_elements_per_token(self) -> float:

@@ -24,7 +24,8 @@ WORD_PARTS = frozenset(
     re.findall(
         r"\w+",
         "sliding swa local window windowed chunk chunked hybrid linear mamba mamba2 recurrent ssm kda gdn gated delta deltanet lightning "
-        "conv short rglru moe sparse mlp experts dense full global attention attn self mla nope causal layer indexed deepseek qwen minimax m3",
+        "conv short rglru moe sparse mlp experts dense full global attention attn self mla nope causal layer indexed deepseek qwen minimax "
+        "m3",
     )
 )
 """Parts of the words that public files use. Another part may change what the layer caches, so the whole word is refused."""

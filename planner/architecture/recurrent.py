@@ -18,9 +18,10 @@ def of(c: Config, family: Family, hidden: int) -> tuple[Recurrent, list[Tensor]]
     """
     kind = family.recurrent or next((k for key, k in SIGNS if c.has(key)), "")
     if not kind:
+        words = sorted({str(w)[:40] for w in c.items("layer_types", "layers_block_type") or ()})
+        said = f"layers of the types {', '.join(words[:4])}" if words else "recurrent layers"
         raise InputError(
-            "the configuration has recurrent layers, but none of the keys known here that size them (linear_*, mamba_*, kda_*); "
-            "it is not understood"
+            f"the configuration has {said}, but none of the keys known here that size a fixed state (linear_*, mamba_*, kda_*)"
         )
     return KINDS[kind](c, hidden)
 

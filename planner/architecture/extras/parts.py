@@ -209,6 +209,7 @@ def hyper_connections(c: Config, hidden: int, d: Draft) -> None:
     d.tensors.append(_norm("hyper_connections", 2 * ((2 + mult) * mult * (mult * hidden + 1) + 3)))
     if d.attention and d.attention.indexer_heads:
         pool, width = c.whole("index_kpool", default=1), d.attention.indexer_head_dim
+        d.attention = replace(d.attention, indexer_pool=pool)
         d.tensors.append(Tensor("indexer.pool", width, hidden + pool, "mlp", linear=False))
 
 
@@ -335,3 +336,28 @@ def idefics(c: Config, hidden: int, d: Draft) -> None:
         out = d.attention.heads * d.attention.head_dim
         weights = 2 * out * (hidden + width) + 3 * hidden * d.mlp.intermediate + 2 * hidden + 2
         d.tensors.append(Tensor("gated_cross_attn", weights, 1, "tower", "n", linear=False))
+
+
+def post_norms(c: Config, hidden: int, d: Draft) -> None:
+    """HyperCLOVA X normalises behind attention and MLP too, where the file says so."""
+    if c.switch("use_post_norm"):
+        d.tensors.append(_norm("post_norms", hidden, 2))
+
+
+def mistral_large4(c: Config, hidden: int, d: Draft) -> None:
+    """Mistral Large 4: MLA whose unrotated layers cache the latent alone, and layers that read the cache of an earlier one."""
+    c.get("index_topk_pattern")
+    a, rotated, source = d.attention, c.wholes("no_rope_layers"), c.wholes("kv_source_layers")
+    if a is None:
+        return
+    nope = c.whole("qk_nope_head_dim", low=0)
+    if rotated and d.index < len(rotated) and not rotated[d.index]:
+        nope, a = a.head_dim, replace(a, qk_rope_head_dim=0)
+    if source and d.index < len(source) and source[d.index] != d.index:
+        a = replace(a, stores_kv=False)
+        d.kind = "shared"
+    d.attention = a
+    tensors = mixers.latent(hidden, a, 0, nope)
+    d.tensors += [t for t in tensors if a.stores_kv or not t.name.endswith("kv_a_proj_with_mqa")]
+    small = 2 * (a.heads + a.indexer_heads) + (2 * hidden if a.indexer_heads else 0)
+    d.tensors.append(_norm("softmax_scaling_and_index_norm", small))
