@@ -44,7 +44,7 @@ FLAT_PARTS = ("attn_config", "ffn_config", "linear_attn_config", "sparse_attenti
 TOWER_PARTS = ("vision_config", "audio_config", "vit_config", "audio_encoder_config", "sound_config", "talker_config", "token2wav_config")
 
 _NEUTRAL_PATTERN = re.compile(
-    r"(_token_ids?|_token_index|_tokens?_id|_pdrop|dropout|_eps|_epsilon|_coef|_range|_std|_theta|_base_freq|_loss|_noise|_alpha|_beta|"
+    r"(_token_ids?|_id|_token_index|_tokens?_id|_pdrop|dropout|_eps|_epsilon|_coef|_range|_std|_theta|_base_freq|_loss|_noise|_alpha|_beta|"
     r"_scale|_multiplier|_factor|_act|_activation|_clip|_decay|_bias_update\w*|_method|_func|_penalty|_seed|_version|_softcap|_softcapping|_capping|_threshold|_path|_name|_mode)$"
     r"|^(rope|rotary|yarn|initializer|summary_|suppress|begin_|forced_|decoder_start|_|eos_|bos_|pad_|sep_|image_token|video_token|layernorm_|"
     r"unsloth|transformers|tokenizer|processor|media_|output_router|router_aux|router_jitter|router_z|mrope|longrope|llama_4_scaling)",
