@@ -212,6 +212,7 @@ def test_gemms_and_experts_weigh_what_the_layer_does():
         ("h100-nvl", None, 2, "NVLink 4 bridge (pairs)", 300, False),
         ("h100-nvl", None, 4, "PCIe of the server (64 GB/s assumed)", 64, False),
         ("h100-sxm", 4, 8, "PCIe of the server (64 GB/s assumed)", 64, False),
+        ("h100-sxm", 1, 2, "PCIe of the server (64 GB/s assumed)", 64, False),
         ("gb200-nvl72", None, 16, "NVLink 5 / NVSwitch", 900, False),
     ],
 )

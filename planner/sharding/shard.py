@@ -77,7 +77,7 @@ def group(size: int, span_gpus: int, domain_gpus: int, gpu: Gpu, gpus_per_node: 
     if span_gpus <= max(domain_gpus, 1) or size == 1:
         return Group(size, gpu.link_name, gpu.link_bytes_s, False)
     if span_gpus <= gpus_per_node:
-        if gpu.scale_up_domain_gpus == 1:  # a part without a scale-up link: its own link is the bus
+        if gpu.link_name.startswith("PCIe"):  # a part without a scale-up link: its own link is the bus
             return Group(size, gpu.link_name, gpu.link_bytes_s, False)
         return Group(size, "PCIe of the server (64 GB/s assumed)", min(gpu.link_bytes_s, ASSUMED_BUS_BYTES_S), False)
     if gpu.nic_bytes_s:

@@ -82,8 +82,8 @@ def _burst(capacity: float | None, rate: float | None, promise_s: float | None, 
 
 def _overload(s: Subject) -> str:
     w = s.scenario.workload
-    deadline = f"clients give up after {show(w.deadline_s, 's')}" if w.deadline_s else "clients wait for ever"
-    return (
-        f"{deadline}, {show(w.retry_rate, 'share')} of what they give up is sent again; shed load or send it to an API before "
-        "the wait passes the promise"
-    )
+    if w.deadline_s:
+        waiting = f"clients give up after {show(w.deadline_s, 's')} and send {show(w.retry_rate, 'share')} of that again"
+    else:
+        waiting = "clients wait however long it takes"
+    return f"{waiting}; shed load or send it to an API before the wait passes the promise"
