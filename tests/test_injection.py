@@ -163,7 +163,7 @@ def scenario_saying(text: str) -> Scenario:
             "name": cut,
             "notes": text.encode("utf-8", "replace").decode()[:3000],
             "model": {"name": cut, "hf_config": catalog.model_config("llama-3.1-8b")},
-            "engine": {"version": cut[:30]},
+            "engine": {"version": f"9{cut[:29]}"},
             "workload": {"num_prompts": 5, "output_len": 5},
             "price": {"compare_to": [{"label": cut or "x", "input": 1, "output": 2}]},
             "calibration": {"factor": 1.1, "source": cut, "engine": "vllm", "gpu": "h100-sxm"},

@@ -159,3 +159,21 @@ class TestAPastedModelHasItsOwnName:
         assert set_path(other, "model.hf_config", None).model.name == "llama-3.1-8b"
         mine = parse({"model": {"hf_config": self.config, "name": "mine"}})
         assert set_path(mine, "model.hf_config", {"model_type": "llama"}).model.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        ({"model": {"hf_config": "x"}}, "model.hf_config"),
+        ({"model": {"hf_config": [1]}}, "model.hf_config"),
+        ({"workload": {"priority_classes": [1]}}, "workload.priority_classes.0"),
+        ({"engine": {"kv_offload": [3]}}, "engine.kv_offload.0"),
+    ],
+)
+def test_no_class_of_ours_is_named_to_a_person(data: dict, path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse(data)
+    told = str(caught.value)
+    assert told.startswith(f"{path} = ")
+    assert "an object in braces" in told
+    assert not any(word in told for word in ("FrozenJson", "instance of", "PriorityClass", "OffloadTier"))

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from planner.problems import InputError
+
+MOVING = ("latest", "nightly", "main")
+"""Names of versions that move: the newest constants stand for them."""
 FILE = Path(__file__).with_name("engine_memory.json")
 
 
@@ -54,8 +58,19 @@ def _rows() -> tuple[EngineMemory, ...]:
 
 
 def engine_memory(engine: str, version: str) -> EngineMemory:
-    """The newest row of `engine` that is not newer than `version`; the oldest one for older versions."""
+    """The newest row of `engine` that is not newer than `version`; the oldest one for older versions, the newest for `latest`.
+
+    Raises InputError for a version without a number.
+    """
     rows = [r for r in _rows() if r.engine == engine]
+    if version.strip().lower() in MOVING:
+        return rows[-1]
+    if not version_key(version):
+        known_since = ", ".join(r.since for r in rows)
+        raise InputError(
+            f"engine.version {version[:32]!r} is no version; give a number such as {rows[-1].since} "
+            f"(constants of {engine} are known from {known_since} on), or latest"
+        )
     known = [r for r in rows if version_key(r.since) <= version_key(version)]
     return known[-1] if known else rows[0]
 

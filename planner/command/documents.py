@@ -70,7 +70,7 @@ def run_launch(arguments: argparse.Namespace) -> int:
     if arguments.kubernetes:
         text = kubernetes.manifest(answer)
         if not text:
-            raise InputError("engine.name: TensorRT-LLM over several servers needs MPI, for which there is no manifest; use vllm or sglang")
+            raise InputError(f"there is no manifest for this plan: {kubernetes.why_none(answer)}")
         print(text, end="")
         return 0
     replica = launch.replicas(answer)[0]

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from planner import architecture, catalog
+from planner import architecture, catalog, hardware
+from planner.export import support
 from planner.export.launch import HOST, PORT, Command, Replica, sglang_fraction, trtllm_fraction, vllm_fraction
 from planner.export.yaml_text import yaml_text
 
@@ -37,7 +38,7 @@ def vllm(replica: Replica) -> Command:
     """`vllm serve` with every value the plan rests on."""
     s, engine, layout = replica.scenario, replica.scenario.engine, replica.scenario.parallel
     arguments = ["--host", HOST, "--port", str(PORT), "--served-model-name", replica.model]
-    arguments += ["--dtype", _dtype(s.precision.weights)]
+    arguments += ["--dtype", _dtype(replica)]
     if quantization := VLLM_QUANTIZATION.get(s.precision.weights):
         arguments += ["--quantization", quantization]
     kv = "fp8" if s.precision.kv_cache == "fp8" else "auto"
@@ -53,8 +54,10 @@ def vllm(replica: Replica) -> Command:
         ("--max-num-seqs", engine.max_num_seqs),
         ("--max-num-batched-tokens", engine.max_num_batched_tokens),
         ("--gpu-memory-utilization", _vllm_fraction(replica)),
-        ("--block-size", engine.block_size),
     )
+    blocks, blocks_note = support.block_size(s)
+    if blocks is not None:
+        arguments += ["--block-size", str(blocks)]
     arguments += [
         _switch("enable-prefix-caching", engine.enable_prefix_caching),
         _switch("enable-chunked-prefill", engine.enable_chunked_prefill),
@@ -70,11 +73,15 @@ def vllm(replica: Replica) -> Command:
     if replica.role:
         role = "kv_producer" if replica.role == "prefill" else "kv_consumer"
         arguments += ["--kv-transfer-config", json.dumps({"kv_connector": "NixlConnector", "kv_role": role})]
-    return Command("vllm", ("vllm", "serve", replica.model), tuple(arguments), tuple(_vllm_notes(replica)), role=replica.role)
+    return Command("vllm", ("vllm", "serve", replica.model), tuple(arguments), tuple(_vllm_notes(replica, blocks_note)), role=replica.role)
 
 
-def _vllm_notes(replica: Replica) -> list[str]:
+def _vllm_notes(replica: Replica, blocks_note: str) -> list[str]:
     s, notes = replica.scenario, _notes(replica, {"bf16", "fp16", "fp8", "auto"})
+    build = support.BUILDS.get(support.platform(s.hardware))
+    if build:
+        notes.append(f"On {s.hardware.gpu} this needs {build}, whose arguments may differ: check each before use.")
+    notes += [note for note in (support.version_note(s), blocks_note) if note]
     if s.engine.batching != "mixed":
         notes.append(f"vLLM mixes prefill and decode in every step; the plan assumes {s.engine.batching} batching.")
     if replica.memory and replica.memory.get("kv_pool_bytes_per_gpu") and s.fidelity != "textbook":
@@ -88,7 +95,7 @@ def sglang(replica: Replica) -> Command:
     s, engine, layout = replica.scenario, replica.scenario.engine, replica.scenario.parallel
     attention_dp = layout.data_parallel_size > 1 and layout.enable_expert_parallel
     arguments = ["--model-path", replica.model, "--served-model-name", replica.model, "--host", HOST, "--port", str(PORT)]
-    arguments += ["--dtype", _dtype(s.precision.weights)]
+    arguments += ["--dtype", _dtype(replica)]
     if quantization := SGLANG_QUANTIZATION.get(s.precision.weights):
         arguments += ["--quantization", quantization]
     kv = "fp8_e4m3" if s.precision.kv_cache == "fp8" else "auto"
@@ -113,7 +120,9 @@ def sglang(replica: Replica) -> Command:
     )
     if (fraction := _of_memory(replica, sglang_fraction)) is not None:
         arguments += ["--mem-fraction-static", _number(fraction)]
-    arguments += ["--page-size", str(engine.block_size), "--schedule-policy", "priority" if s.workload.priority_classes else "fcfs"]
+    if support.attention_kind(s.model) == "full":
+        arguments += ["--page-size", str(engine.block_size)]
+    arguments += ["--schedule-policy", "priority" if s.workload.priority_classes else "fcfs"]
     if s.workload.priority_classes:
         arguments += ["--enable-priority-scheduling", "--schedule-low-priority-values-first"]
     switches = {
@@ -154,7 +163,10 @@ def _sglang_notes(replica: Replica) -> list[str]:
     if s.speculative and s.speculative.method not in SGLANG_SPECULATION:
         notes.append(f"SGLang has no {s.speculative.method} drafting; this command runs without speculation.")
     if _of_memory(replica, sglang_fraction) is None:
-        notes.append("The plan has no KV pool to convert, so --mem-fraction-static is left to the engine.")
+        why = "ignores every reserve at the textbook level" if s.fidelity == "textbook" else "is not in the plan's file"
+        notes.append(f"--mem-fraction-static is left to the engine: the KV pool {why}.")
+    if support.attention_kind(s.model) != "full":
+        notes.append(f"--page-size is left out: SGLang sets what the kernels of this attention take; {_counts_in(replica)}.")
     if s.engine.batching == "static":
         notes.append("SGLang has no static batching; the plan's latencies will not be seen.")
     return notes
@@ -189,7 +201,9 @@ def trtllm(replica: Replica) -> Command:
         )
     if s.precision.weights == "fp8":
         notes.append("TensorRT-LLM reads the weight format from the checkpoint: serve an FP8 one.")
-    if engine.block_size & (engine.block_size - 1) or engine.block_size < 2:
+    if support.attention_kind(s.model) != "full":
+        notes.append(f"tokens_per_block is left out: the engine sets what the kernels of this attention take; {_counts_in(replica)}.")
+    elif engine.block_size & (engine.block_size - 1) or engine.block_size < 2:
         notes.append(f"TensorRT-LLM wants a power of two above one for tokens_per_block; the plan has {engine.block_size}.")
     program = ("trtllm-serve", replica.model)
     return Command("trtllm", program, tuple(arguments), tuple(notes), TRTLLM_CONFIG_FILE, yaml_text(config), replica.role)
@@ -198,7 +212,9 @@ def trtllm(replica: Replica) -> Command:
 def _trtllm_config(replica: Replica, attention_dp: bool, fraction: float | None) -> dict[str, Any]:
     s, engine = replica.scenario, replica.scenario.engine
     kv = s.precision.kv_cache if s.precision.kv_cache in ("fp8", "int8") else "auto"
-    cache: dict[str, Any] = {"dtype": kv, "enable_block_reuse": engine.enable_prefix_caching, "tokens_per_block": engine.block_size}
+    cache: dict[str, Any] = {"dtype": kv, "enable_block_reuse": engine.enable_prefix_caching}
+    if support.attention_kind(s.model) == "full":
+        cache["tokens_per_block"] = engine.block_size
     if fraction is not None:
         cache["free_gpu_memory_fraction"] = fraction
     offload_gib = sum(tier.gib for tier in engine.kv_offload if tier.tier == "cpu")
@@ -250,6 +266,8 @@ def _notes(replica: Replica, kv_formats: set[str]) -> list[str]:
         notes.append(
             f"This engine has no {s.precision.kv_cache} KV cache; the command uses the model's own type, and the pool holds fewer tokens."
         )
+    if _lacks_bfloat16(replica) and s.precision.weights != "fp32":
+        notes.append(f"{s.hardware.gpu} has no bfloat16: the command computes in float16, which a model trained in bfloat16 may overflow.")
     spec = s.speculative
     if spec and spec.method not in ("ngram", "mtp") and not spec.draft_model:
         notes.append(f"Put the repository of the {spec.method} draft in place of {_draft(replica)}.")
@@ -265,8 +283,19 @@ def _notes(replica: Replica, kv_formats: set[str]) -> list[str]:
     return notes
 
 
-def _dtype(weights: str) -> str:
+def _counts_in(replica: Replica) -> str:
+    return f"the plan counts in blocks of {replica.scenario.engine.block_size} tokens"
+
+
+def _dtype(replica: Replica) -> str:
+    weights = replica.scenario.precision.weights
+    if _lacks_bfloat16(replica):
+        return "float32" if weights == "fp32" else "float16"
     return "auto" if weights == "auto" else DTYPES.get(weights, "bfloat16")
+
+
+def _lacks_bfloat16(replica: Replica) -> bool:
+    return hardware.of(replica.scenario.hardware).family in support.SIXTEEN_BIT_ONLY_FLOAT
 
 
 def _vllm_fraction(replica: Replica) -> str:

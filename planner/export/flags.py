@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from planner.catalog.engine_memory import MOVING
+
 FLAGS_FILE = Path(__file__).with_name("flags.json")
 
 
@@ -48,7 +50,7 @@ def _flag_list(program: str, entry: dict[str, object]) -> FlagList:
 def flag_list(program: str, version: str | None = None) -> FlagList:
     """The list of this version, or else the newest that is not newer, or the oldest kept."""
     lists = flag_lists()[program]
-    wanted = _key(version) if version else _key(lists[-1].version)
+    wanted = _key(version) if version and version.lower() not in MOVING else _key(lists[-1].version)
     return next((found for found in reversed(lists) if _key(found.version) <= wanted), lists[0])
 
 

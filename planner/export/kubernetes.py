@@ -8,19 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner import hardware
+from planner.export import support
 from planner.export.figures import show
 from planner.export.flags import flag_list
-from planner.export.launch import PORT, Command, Replica, commands, replicas
+from planner.export.launch import PORT, TITLES, Command, Replica, commands, replicas, why_not
 from planner.export.yaml_text import yaml_text
 from planner.scenario import Engine, Scenario
 
-GPU_RESOURCES = {
-    "cdna": "amd.com/gpu",
-    "tpu": "google.com/tpu",
-    "neuron": "aws.amazon.com/neuron",
-    "trainium": "aws.amazon.com/neuron",
-    "gaudi": "habana.ai/gaudi",
-}
+GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+"""Resources of the accelerators that a manifest is written for."""
+ROCM_IMAGES = {"cdna3": "rocm700-mi30x", "cdna4": "rocm700-mi35x"}
+"""Ends of SGLang's tags for AMD GPUs (sgl-project/sglang cookbook, 2026-06)."""
 IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang", "trtllm": "nvcr.io/nvidia/tensorrt-llm/release"}
 METRICS = {
     "vllm": ("vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"),
@@ -33,25 +31,44 @@ PROBE_PERIOD_S = 10
 CPUS_PER_GPU, MEMORY_GIB_PER_GPU = 8, 64
 """Host resources asked for per GPU: an assumption, usual for 8-GPU servers."""
 RENDEZVOUS_PORT = 20_000
+NO_CEILING = 2
+"""Times the plan's replicas that an autoscaler may ask for where the plan names no ceiling."""
 
 
 def manifest(plan: Mapping[str, Any]) -> str:
-    """YAML of every object, one document each, separated by `---`; an empty string where this planner has no recipe."""
+    """YAML of every object, one document each, separated by `---`; an empty string where `why_none` says why."""
     return "---\n".join(yaml_text(item) for item in objects(plan))
 
 
+def why_none(plan: Mapping[str, Any]) -> str:
+    """Why no manifest is written, in words; empty where one is."""
+    found = replicas(plan)
+    engine = found[0].scenario.engine.name
+    if why := why_not(plan, engine):
+        return f"{TITLES[engine]} does not serve this accelerator: {why}"
+    for replica in found:
+        parts = replica.scenario.hardware
+        if (build := support.BUILDS.get(support.platform(parts))) is not None:
+            return f"none is written for {parts.gpu}: its image, device plug-in and node labels are its maker's; start from {build}"
+        if engine == "trtllm" and replica.scenario.parallel.gpus > parts.gpus_per_node:
+            return "this engine over several servers needs MPI, for which there is no recipe here"
+    return ""
+
+
 def objects(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Service, workload, disruption budget and autoscaler of each kind of replica, in the order to apply."""
+    """Service, workload, disruption budget and, where the fleet may change its size, autoscaler of each kind of replica, in order."""
+    if why_none(plan):
+        return []
     found: list[dict[str, Any]] = []
     engine = replicas(plan)[0].scenario.engine.name
     for replica, command in zip(replicas(plan), commands(plan, engine), strict=True):
         name = object_name(replica)
         workload = _workload(name, plan, replica, command)
-        if workload is None:
-            continue
         if command.file_name:
             found.append(_config_map(name, command))
-        found += [_service(name), workload, _budget(name, replica), _autoscaler(name, plan, replica, workload)]
+        found += [_service(name), workload, _budget(name, replica)]
+        if scales(replica):
+            found.append(_autoscaler(name, plan, replica, workload))
     return found
 
 
@@ -103,6 +120,7 @@ def threshold_notes(plan: Mapping[str, Any]) -> tuple[str, ...]:
     scenario = plan["scenario"]
     used = (plan.get("throughput") or {}).get("kv_utilization")
     return (
+        *_size_notes(plan),
         (
             f"Start-up: a replica has {startup_budget_s(plan):,} s, three times the plan's "
             f"{scenario['fleet']['startup_s']:g} s and never under {LEAST_STARTUP_S} s, before it counts as failed."
@@ -119,7 +137,39 @@ def threshold_notes(plan: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _workload(name: str, plan: Mapping[str, Any], replica: Replica, command: Command) -> dict[str, Any] | None:
+def scales(replica: Replica) -> bool:
+    """The fleet may be of more than one size."""
+    least, most = _sizes(replica)
+    return least < most
+
+
+def _sizes(replica: Replica) -> tuple[int, int]:
+    """Fewest and most replicas, spares included. Kubernetes wants a ceiling: twice the plan's replicas where the plan has none."""
+    fleet = replica.scenario.fleet
+    most = fleet.max_replicas or max(NO_CEILING * replica.replicas, fleet.min_replicas)
+    # Spares are kept at every size, so both ends move up by them.
+    return min(most, max(1, fleet.min_replicas)) + fleet.spares, most + fleet.spares
+
+
+def _size_notes(plan: Mapping[str, Any]) -> list[str]:
+    notes = []
+    for replica in replicas(plan):
+        least, most = _sizes(replica)
+        which = f" of the {replica.role} pool" if replica.role else ""
+        if least == most:
+            notes.append(f"Size{which}: fixed at {most}, floor and ceiling of the plan being the same, so there is no autoscaler.")
+        else:
+            ends = f"Size{which}: {least} to {most} replicas, spares included"
+            why = (
+                "the plan's own"
+                if replica.scenario.fleet.max_replicas
+                else f"the plan has no ceiling and Kubernetes wants one: {NO_CEILING} × its replicas"
+            )
+            notes.append(f"{ends} ({why}).")
+    return notes
+
+
+def _workload(name: str, plan: Mapping[str, Any], replica: Replica, command: Command) -> dict[str, Any]:
     s = replica.scenario
     nodes = -(-s.parallel.gpus // s.hardware.gpus_per_node)
     total = replica.replicas + s.fleet.spares
@@ -136,8 +186,6 @@ def _workload(name: str, plan: Mapping[str, Any], replica: Replica, command: Com
                 "template": template,
             },
         }
-    if replica.scenario.engine.name == "trtllm":
-        return None
     templates = [_template(name, plan, replica, _on_node(command, nodes, leader), s.parallel.gpus // nodes) for leader in (True, False)]
     # Only the leader answers requests, so only it is probed and selected by the service.
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -220,8 +268,7 @@ def _joined(arguments: tuple[str, ...]) -> list[str]:
 
 
 def _resources(s: Scenario, gpus: int) -> dict[str, Any]:
-    family = hardware.of(s.hardware).family
-    resource = next((name for start, name in GPU_RESOURCES.items() if family.startswith(start)), "nvidia.com/gpu")
+    resource = GPU_RESOURCES[support.platform(s.hardware)]
     offload_gib = math.ceil(sum(tier.gib for tier in s.engine.kv_offload if tier.tier == "cpu"))
     memory = f"{MEMORY_GIB_PER_GPU * gpus + offload_gib}Gi"
     return {
@@ -251,8 +298,7 @@ def _budget(name: str, replica: Replica) -> dict[str, Any]:
 
 def _autoscaler(name: str, plan: Mapping[str, Any], replica: Replica, workload: Mapping[str, Any]) -> dict[str, Any]:
     fleet = replica.scenario.fleet
-    # Spares are kept at every size, so both ends move up by them.
-    most = max(1, fleet.max_replicas or replica.replicas) + fleet.spares
+    least, most = _sizes(replica)
     waiting, cache = METRICS[replica.scenario.engine.name]
     # Once a replica has been asked for, nothing can be seen of it until it has started.
     pause_s = min(3600, max(60, math.ceil(fleet.startup_s)))
@@ -262,7 +308,7 @@ def _autoscaler(name: str, plan: Mapping[str, Any], replica: Replica, workload: 
         "metadata": _metadata(name),
         "spec": {
             "scaleTargetRef": {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "name": name},
-            "minReplicas": min(most, max(1, fleet.min_replicas) + fleet.spares),
+            "minReplicas": least,
             "maxReplicas": most,
             "metrics": [_pods_metric(waiting, str(queue_threshold(plan))), _pods_metric(cache, f"{round(cache_threshold(plan) * 1000)}m")],
             "behavior": {
@@ -292,16 +338,23 @@ def _metadata(name: str) -> dict[str, Any]:
 
 
 def image(s: Scenario) -> str:
-    """Container image of the plan's engine and version."""
-    engine = s.engine
-    version = engine.version
-    if engine.name != "vllm" and version == Engine().version:
+    """Container image of the plan's engine and version, for its accelerator; of a newer vLLM where the plan's does not know the model."""
+    engine, where = s.engine.name, support.platform(s.hardware)
+    if engine == "vllm":
+        return f"vllm/vllm-openai{'-rocm' if where == 'amd' else ''}:{_tag(support.served_version(s))}"
+    version = s.engine.version
+    if version == Engine().version:
         # The schema's default version is vLLM's.
-        version = flag_list("sglang").version if engine.name == "sglang" else "latest"
-    name = IMAGES[engine.name]
-    if engine.name == "vllm" and hardware.of(s.hardware).family.startswith("cdna"):
-        name = "vllm/vllm-openai-rocm"
-    return f"{name}:{version if engine.name == 'trtllm' else 'v' + version.lstrip('v')}"
+        version = flag_list("sglang").version if engine == "sglang" else "latest"
+    if engine == "trtllm":
+        return f"{IMAGES[engine]}:{version}"
+    end = f"-{ROCM_IMAGES[hardware.of(s.hardware).family]}" if where == "amd" else ""
+    return f"{IMAGES[engine]}:{_tag(version)}{end}"
+
+
+def _tag(version: str) -> str:
+    """v0.19.0 of a number; a moving name stays as it is."""
+    return f"v{version}" if version[:1].isdigit() else version
 
 
 def _config_map(name: str, command: Command) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands that make a plan real: every value written out, none left to an engine's default.
+"""The commands that make a plan real: every value written out, none left to an engine's default but what its kernels decide.
 
 The three engines' memory fractions mean different things, so each is worked out from the plan's KV pool in bytes:
 vLLM's is a share of all GPU memory for everything, SGLang's a share of the memory free before loading for weights and
@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from planner import architecture, catalog
+from planner import architecture, catalog, hardware, sharding
+from planner import memory as memory_of
+from planner.export import support
 from planner.problems import InputError
 from planner.scenario import Model, Scenario
 
@@ -76,9 +78,9 @@ def shell_text(program: tuple[str, ...], arguments: tuple[str, ...]) -> str:
 
 
 def commands(plan: Mapping[str, Any], engine: str | None = None) -> tuple[Command, ...]:
-    """Commands for one engine, or for all three with the plan's own first; two per engine for a disaggregated plan.
+    """Commands for one engine, or for those that run on the plan's accelerator with its own first; two each for a disaggregated plan.
 
-    Raises InputError for an engine that is none of `ENGINES`.
+    Raises InputError for an engine that is none of `ENGINES`, or that is asked for by name and does not serve the accelerator.
     """
     from planner.export import engines
 
@@ -86,9 +88,17 @@ def commands(plan: Mapping[str, Any], engine: str | None = None) -> tuple[Comman
     if engine is not None and engine not in makers:
         raise InputError(f"engine {engine!r} is not known; use one of {', '.join(ENGINES)}")
     found = replicas(plan)
+    if engine is not None and (why := why_not(plan, engine)):
+        gpus = " and ".join(dict.fromkeys(replica.scenario.hardware.gpu for replica in found))
+        raise InputError(f"engine {engine!r} does not serve {gpus}: {why}")
     own = found[0].scenario.engine.name
     names = (engine,) if engine else (own, *(name for name in ENGINES if name != own))
-    return tuple(makers[name](replica) for name in names for replica in found)
+    return tuple(makers[name](replica) for name in names if not why_not(plan, name) for replica in found)
+
+
+def why_not(plan: Mapping[str, Any], engine: str) -> str:
+    """Why there is no command of this engine for the plan's accelerator, as the end of a sentence; empty where there is one."""
+    return next((why for replica in replicas(plan) if (why := support.why_not(engine, replica.scenario.hardware))), "")
 
 
 def replicas(plan: Mapping[str, Any]) -> tuple[Replica, ...]:
@@ -101,11 +111,22 @@ def replicas(plan: Mapping[str, Any]) -> tuple[Replica, ...]:
     pools = {"prefill": split.prefill, "decode": split.decode}
     found = []
     for role, pool in pools.items():
-        hardware = scenario.hardware.model_copy(update={"gpu": pool.gpu})
-        seen = scenario.model_copy(update={"hardware": hardware, "parallel": pool.parallel, "engine": pool.engine})
-        of_pool = memory if role == "decode" else None
+        parts = scenario.hardware.model_copy(update={"gpu": pool.gpu})
+        seen = scenario.model_copy(update={"hardware": parts, "parallel": pool.parallel, "engine": pool.engine})
+        # A plan's file holds the memory of its decode pool only.
+        of_pool = memory if role == "decode" or memory is None else _memory(seen)
         found.append(Replica(seen, of_pool, model, _max_model_len(seen, of_pool), role, pool.replicas))
     return tuple(found)
+
+
+def _memory(scenario: Scenario) -> dict[str, Any] | None:
+    """The memory of one replica, as a plan states it; None where it cannot be worked out."""
+    try:
+        arch, gpu = architecture.of(scenario.model), hardware.of(scenario.hardware)
+        shard = sharding.shard(arch, scenario.parallel, scenario.precision, gpu, scenario.hardware)
+        return asdict(memory_of.plan(arch, shard, gpu, scenario))
+    except InputError:
+        return None
 
 
 def repository(model: Model) -> str:

@@ -92,7 +92,7 @@ def doubts(engine: Engine) -> tuple[str, ...]:
     if not c.measured:
         found.append(f"memory reserves of {engine.name} {engine.version} are not measured: {c.source}")
     if not version_key(engine.version):
-        found.append(f"engine version {engine.version!r} has no number; the constants of {engine.name} {c.since} are used")
+        found.append(f"{engine.name} {engine.version} moves; the constants of {c.since}, the newest known here, are used")
     elif version_key(engine.version) < version_key(c.since):
         found.append(f"{engine.name} {engine.version} is older than any version known here ({c.since}); its constants are used")
     elif version_key(engine.version)[:2] > version_key(newest(engine.name))[:2] and c.measured:

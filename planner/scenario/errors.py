@@ -81,6 +81,10 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         return (
             f"{section} = {shown(told['input'])} cannot be used: {section} is a section, set one of its fields: {', '.join(fields)}{more}"
         )
+    if told["type"] in ("is_instance_of", "model_type", "dict_type"):
+        # pydantic names our classes here, which mean nothing to a person.
+        what = "an object in braces, as a model's config.json is" if told["type"] == "is_instance_of" else "an object in braces"
+        return f"{section or 'scenario'} = {shown(told['input'])} cannot be used: it should be {what}{more}"
     message = told["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
     return f"{dotted(told['loc']) or 'scenario'} = {shown(told['input'])} cannot be used: {message}{more}".replace("\n", " ")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from planner.export import acceptance, kubernetes, launch, loadtest
+from planner.export import acceptance, kubernetes, launch, loadtest, support
 from planner.export.blocks import Block, Code, Section, Text, missing, table
 from planner.export.engines import speculative_config
 from planner.export.figures import cell, show
@@ -20,13 +20,18 @@ def launching(s: Subject) -> Section:
         return Section(10, "Launch", (missing("Commands", "the plan cannot run"),))
     blocks: list[Block] = []
     for command in launch.commands(s.plan):
-        known = flag_list(PROGRAMS[command.engine], s.scenario.engine.version if command.engine == "vllm" else None)
+        known = flag_list(PROGRAMS[command.engine], support.served_version(s.scenario) if command.engine == "vllm" else None)
         title = f"{launch.TITLES[command.engine]}{f', {command.role} pool' if command.role else ''}"
         blocks.append(Code(f"{command.engine}{'-' + command.role if command.role else ''}", title, "bash", command.text))
         if command.file_text:
             blocks.append(Code(f"{command.engine}-config", f"{command.file_name}, read by it", "yaml", command.file_text))
         checked = f"Arguments checked against the list of {known.program} {known.version} ({known.date})."
         blocks.append(Text(" ".join((*command.notes, checked))))
+    blocks += [
+        missing(f"{launch.TITLES[engine]} command", f"it does not serve this accelerator: {why}")
+        for engine in launch.ENGINES
+        if (why := launch.why_not(s.plan, engine))
+    ]
     replica = launch.replicas(s.plan)[-1]
     config = speculative_config(replica)
     if config:
@@ -37,9 +42,11 @@ def launching(s: Subject) -> Section:
     if manifest:
         blocks.append(Code("kubernetes", "Kubernetes", "yaml", manifest))
         blocks.append(Text(" ".join(kubernetes.threshold_notes(s.plan))))
-        blocks.append(Code("prometheus-adapter", "Rules that give the autoscaler its metrics", "yaml", kubernetes.adapter_rules(s.plan)))
+        if any(map(kubernetes.scales, launch.replicas(s.plan))):
+            rules = kubernetes.adapter_rules(s.plan)
+            blocks.append(Code("prometheus-adapter", "Rules that give the autoscaler its metrics", "yaml", rules))
     else:
-        blocks.append(missing("Kubernetes manifest", "this engine over several servers needs MPI, for which there is no recipe here"))
+        blocks.append(missing("Kubernetes manifest", kubernetes.why_none(s.plan)))
     blocks.append(_alerts(s))
     return Section(10, "Launch", tuple(blocks))
 
