@@ -1,8 +1,8 @@
 """Mutated formulas and the tests that kill them: `python tests/mutants.py --sample 80 [--seed 1] [planner/cost …]`.
 
 Copies the repository into a scratch folder, notes which test reaches which line, then changes one operator, comparison,
-constant or statement at a time and runs the tests that reach it, quickest first; what passes those is given every test of its part.
-A mutant that passes all of them survives and is printed with its line. `--again FILE` repeats the survivors of a former run's output.
+constant or statement at a time and runs tests until one fails: the oracle of the part, those that reach the line, quickest first, and
+every other test of the part. A mutant that passes all of them survives and is printed with its line. `--again FILE` repeats the survivors of a former run's output.
 What kinds of survivors are left, and why, is in `tests/data/mutants.md`. Not part of CI: one mutant takes about two seconds.
 Needs a POSIX system and the package `coverage`.
 """
@@ -29,10 +29,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = {
-    "planner/roofline": ("test_roofline", "test_step_oracle", "test_textbook", "test_plan", "test_validate", "test_speculation"),
+    "planner/roofline": ("test_step_oracle", "test_roofline", "test_textbook", "test_plan", "test_validate", "test_speculation"),
     "planner/memory": (
-        "test_memory",
         "test_memory_oracle",
+        "test_memory",
         "test_textbook",
         "test_plan",
         "test_sharding",
@@ -49,8 +49,8 @@ TESTS = {
         "test_drills",
     ),
     "planner/cost": (
-        "test_cost",
         "test_cost_by_hand",
+        "test_cost",
         "test_textbook",
         "test_plan",
         "test_freshness",
@@ -265,7 +265,7 @@ def passes(tests: list[str], scratch: Path, seconds: float) -> bool:
 
 
 def survives(mutant: Mutant, scratch: Path, noted: dict[str, Any], seconds: float) -> bool:
-    """Whether every test that reaches it and every test of its part passes.
+    """Whether every test of its part passes, the oracle's first, and every test that reaches it.
 
     The mutated file keeps no compiled twin: files elsewhere are compiled once with the times they had, and this one has a new time.
     """
@@ -276,7 +276,8 @@ def survives(mutant: Mutant, scratch: Path, noted: dict[str, Any], seconds: floa
     target.write_text(source(mutant, before))
     try:
         reached = reaching(mutant, noted)
-        return (not reached or passes(reached, scratch, seconds)) and passes(found, scratch, seconds)
+        rounds = [found[:1], reached, found[1:]]
+        return all(passes(tests, scratch, seconds) for tests in rounds if tests)
     finally:
         target.write_text(before)
         os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -324,10 +325,18 @@ def main() -> int:
         shutil.copytree(ROOT, scratch, ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__", ".hypothesis", "*.pyc"), symlinks=True)
         todo = chosen(given.parts, given.sample, given.seed, given.again)
         out = given.reached or Path(folder) / "reached.json"
-        if not out.exists():
-            environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-            words = [sys.executable, str(scratch / "tests/mutants.py"), "--reach", str(out.resolve())]
-            subprocess.run(words, cwd=scratch, env=environment, check=True, stdout=2)
+        # Either run leaves compiled files behind, which a mutant's tests then need not compile again.
+        words = [str(scratch / "tests/mutants.py"), "--reach", str(out.resolve())]
+        if out.exists():
+            words = [
+                "-m",
+                "pytest",
+                "--collect-only",
+                *EVERYDAY,
+                *(str(scratch / f"tests/{n}.py") for names in TESTS.values() for n in names),
+            ]
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        subprocess.run([sys.executable, *words], cwd=scratch, env=environment, check=True, stdout=2)
         noted = json.loads(out.read_text())
         killed: dict[str, list[int]] = {part: [0, 0] for part in given.parts}
         for i, mutant in enumerate(todo, 1):
