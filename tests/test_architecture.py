@@ -524,6 +524,19 @@ def test_a_table_of_n_grams_is_in_memory_and_not_in_a_token():
     assert arch.total_params - without.total_params == pytest.approx(51.2e9, rel=1e-3)
 
 
+def test_the_table_is_stored_as_the_checkpoint_says():
+    raw = CLASSES["qwen4_exp"]["config"]
+    scheme = {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_convert": ["ple.ple_embedding.ngram_embedding"]}
+    released = {**raw, "quantization_config": scheme, "mtp": {"num_hidden_layers": 1}, "mtp_num_hidden_layers": 1}
+    arch = from_hf_config(released)
+    table = next(t for t in arch.outer if t.name == "ngram_embedding")
+    assert stored_as(arch, table, "auto") == ("fp8", pytest.approx(1, rel=1e-3))
+    assert not arch.estimate
+    assert arch.mtp
+    plain = from_hf_config(raw)
+    assert stored_as(plain, table, "fp8") == ("bf16", 2.0), "nobody said that the table shrinks too"
+
+
 def test_inkling_in_the_words_of_its_checkpoint():
     raw = {
         "model_type": "inkling_mm_model",
@@ -534,9 +547,12 @@ def test_inkling_in_the_words_of_its_checkpoint():
             **{"n_shared_experts": 2, "dense_mlp_idx": 0, "dense_intermediate_size": 24576, "intermediate_size": 3072, "d_rel": 16},
             **{"rel_extent": 1024, "shared_expert_sink": True, "use_embed_norm": True, "model_max_length": 1048576},
         },
+        "mtp_config": {"num_nextn_predict_layers": 8, "local_layer_ids": [0, 2, 4, 5, 6, 7]},
+        "audio_config": {"n_mel_bins": 80, "mel_vocab_size": 16},
     }
     arch, named = from_hf_config(raw), from_hf_config(CLASSES["inkling_text"]["config"])
-    assert arch.total_params == named.total_params
+    assert arch.total_params - arch.tower_params == named.total_params
+    assert arch.tower_params == 80 * 16 * 6144 + 6144
     assert arch.layers_by_kind() == named.layers_by_kind()
     assert arch.fixed_state_bytes_per_sequence == named.fixed_state_bytes_per_sequence
     assert (arch.max_position_embeddings, arch.estimate) == (1048576, False)

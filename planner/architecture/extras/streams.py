@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -78,5 +79,15 @@ def qwen4_exp_outer(c: Config, hidden: int) -> list[Tensor]:
     rows = heads * c.whole("ngram_vocab_size_base", default=20_000_000)
     tensors = _mixing(c, hidden, "hyper_connection_mixer")
     if tables and heads:
-        tensors += [Tensor(NGRAM_TABLE, rows, max(1, _ngram_width(c, hidden) // heads), "embedding", "n", linear=False)] * tables
+        width = max(1, _ngram_width(c, hidden) // heads)
+        tensors += [Tensor(NGRAM_TABLE, rows, width, "embedding", "n", linear=False, stored=_table_precision(c))] * tables
     return tensors
+
+
+def _table_precision(c: Config) -> str:
+    """Precision of the table where the checkpoint shrinks it: said by a key of its own, or by name in the quantiser's list."""
+    said, scheme = c.get("ple_embedding_dtype"), c.get("quantization_config")
+    if isinstance(said, str):
+        return next((p for p in ("fp8", "nvfp4") if said.replace("float8", "fp8").startswith(p)), "")
+    named = scheme.get("modules_to_convert") if isinstance(scheme, Mapping) else None
+    return "fp8" if isinstance(named, list) and any("ngram_embedding" in str(n) for n in named) else ""

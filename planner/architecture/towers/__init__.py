@@ -119,6 +119,7 @@ KNOWN: dict[str, Callable[[Config, int], int]] = {
     "idefics2": newer.idefics2,
     "idefics3": generic,
     "inkling2": newer.inkling2,
+    "inkling_mm_model": newer.inkling,
     "inkling2_loop": newer.inkling2,
     "internvl": vision.internvl,
     "internvl_chat": vision.internvl,
@@ -157,6 +158,7 @@ KNOWN: dict[str, Callable[[Config, int], int]] = {
 }
 """Towers by the model_type of the whole model: the projector belongs to it."""
 KNOWN_AUDIO: dict[str, Callable[[Config, int], int]] = {
+    "inkling_mm_model": newer.inkling_audio,
     "dots3_note": newer.dots3_audio,
     "gemma4": audio.gemma4_audio,
     "mimo_v2": newer.mimo_v2_audio,

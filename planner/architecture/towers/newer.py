@@ -91,6 +91,18 @@ def inkling2(c: Config, text: int) -> int:
     return 2 * h + patch(c, h, bias=False) + grid**2 * h + 2 * h + n * (block(h, ff) + 2 * h) + wide * inner + inner * text
 
 
+def inkling(c: Config, text: int) -> int:
+    """A pyramid of linear maps over the pixels of a patch; the last, into the text, outweighs the others."""
+    frames, channels = c.whole("temporal_patch_size", default=1), c.whole("num_channels", "n_channels", default=3)
+    c.get("n_layers")
+    return channels * frames * c.side("patch_size", default=16) ** 2 * text + text
+
+
+def inkling_audio(c: Config, text: int) -> int:
+    """One embedding per bin and level of the mel spectrum."""
+    return c.whole("n_mel_bins", default=80) * c.whole("mel_vocab_size", default=16) * text + text
+
+
 def muse(c: Config, text: int) -> int:
     h, ff, n = sizes(c)
     inner = c.whole("model.projector_hidden_size", default=4096)
