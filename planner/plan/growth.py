@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite
 
 from planner import bounds, cost
@@ -28,6 +28,8 @@ class Larger:
     """None where a GPU has no price."""
     at_least: bool = False
     """It only keeps up with the load: where the promise holds was not searched, and takes more."""
+    simulated: bool = False
+    """It was seen to hold in a simulation of its own; else it follows from the largest load that the present fleet holds them at."""
 
     @property
     def remedy(self) -> str:
@@ -130,7 +132,7 @@ def tried(deployments: Deployments, scenario: Scenario) -> Larger | None:
             if overloaded(timeline) or spent > bounds.MAX_WORK_PER_PLAN / 2:
                 break
         if len(runs) == TRIED_RUNS and all(kept.strain <= 1 for kept in on_average(runs)):
-            return larger(scenario, factor)
+            return replace(larger(scenario, factor), simulated=True)
         if spent > bounds.MAX_WORK_PER_PLAN / 2:
             return None
     return None

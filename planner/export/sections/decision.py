@@ -194,7 +194,8 @@ def _instead(s: Subject) -> list[tuple[Any, Any, Any]]:
         return []
     what = "What would keep up at least" if fleet.at_least else "What would hold the promises"
     bill = "no price is known for this GPU" if fleet.usd_per_month is None else f"{show(fleet.usd_per_month, 'usd')} a month"
-    return [(what, fleet.words, f"{bill}, by the largest load that one replica {'serves' if fleet.at_least else 'holds them at'}")]
+    by = "the load that one replica serves" if fleet.at_least else "the largest load that one replica holds them at"
+    return [(what, fleet.words, f"{bill}, {'as simulated' if fleet.simulated else f'by {by}'}")]
 
 
 def _output_range(s: Subject) -> str:
