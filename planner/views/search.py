@@ -42,9 +42,10 @@ def show(search: Search) -> None:
     else:
         best = options[0]
         ties = sum(o.tie for o in options) - 1
-        more = f" {ties} other designs cost the same within what is known: choose among them by other reasons." if ties > 0 else ""
+        same = "1 other design costs" if ties == 1 else f"{ties} other designs cost"
+        more = f" {same} the same within what is known: choose among them by other reasons." if ties > 0 else ""
         st.success(
-            plain(f"{best.replicas} × ({layout(best.label)}) for {usd(best.usd_per_month)} a month; what limits it: {best.binding}.{more}"),
+            plain(f"{layout(best.words)}, for {usd(best.usd_per_month)} a month; what limits it: {best.binding}.{more}"),
             icon=":material/check_circle:",
         )
         with st.container(horizontal=True):
