@@ -2,7 +2,8 @@
 
 Copies the repository into a scratch folder, notes which test reaches which line, then changes one operator, comparison,
 constant or statement at a time and runs tests until one fails: the oracle of the part, those that reach the line, quickest first, and
-every other test of the part. A mutant that passes all of them survives and is printed with its line. `--again FILE` repeats the survivors of a former run's output.
+every other test of the part. A mutant that passes all of them survives and is printed with its line. `--again FILE` repeats the
+survivors of a former run's output.
 What kinds of survivors are left, and why, is in `tests/data/mutants.md`. Not part of CI: one mutant takes about two seconds.
 Needs a POSIX system and the package `coverage`.
 """
