@@ -341,3 +341,13 @@ def test_a_pool_that_does_not_fit_is_what_the_plan_shows() -> None:
     assert not found.fits
     assert found.to_dict()["memory"]["fits"] is False
     assert "does_not_fit" in {p.code for p in found.problems}
+
+
+def test_every_source_has_a_date_unless_it_is_the_user_or_arithmetic() -> None:
+    found = plan(parse({"workload": {"num_prompts": 20}, "parallel": {"pipeline_parallel_size": 2}}), "quick").provenance
+    kinds = {row.quantity.split(":")[0] for row in found}
+    assert {"kernels", "host", "memory", "kernels not measured"} <= kinds
+    undated = {row.quantity for row in found if row.date is None and row.kind != "user"}
+    assert undated <= {"memory: weights"}, "weights are counted from the configuration, dated on its own line"
+    measured = [row for row in found if row.quantity.startswith("kernels: ")]
+    assert all(row.kind == "measured" and "kernels, median error" in row.source for row in measured)

@@ -453,3 +453,15 @@ def test_a_step_of_one_sequence_does_not_pay_for_one_hiccup_of_the_link_s_benchm
         )
         engines[engine] = deployment.of(scenario).step_time.decode(1, 1000, 1000)
     assert engines["sglang"] == pytest.approx(engines["vllm"], rel=0.15)
+
+
+@pytest.mark.parametrize("parallel", [{"tensor_parallel_size": 8}, {"tensor_parallel_size": 8, "pipeline_parallel_size": 4}])
+def test_a_drafter_with_sparse_attention_pays_for_it_in_steps_of_every_kind(parallel: dict[str, int]) -> None:
+    speculative = {"method": "mtp", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
+    model, gpu = {"name": "deepseek-v3.2"}, {"gpu": "h200-sxm"}
+    scenario = parse({"model": model, "precision": {"weights": "auto"}, "hardware": gpu, "parallel": parallel, "speculative": speculative})
+    step = deployment.of(scenario).step_time
+    shape = StepShape(256, 256 * 4000.0, 0, (), 256, 256 * 3)
+    assert step(shape) == pytest.approx(sum(term.seconds for term in step.explain(shape)), rel=1e-9)
+    with_chunk = StepShape(2, 2 * 4000.0, 0, ((512, 0), (512, 0)), 4, 6)
+    assert step(with_chunk) == pytest.approx(sum(term.seconds for term in step.explain(with_chunk)), rel=1e-9)

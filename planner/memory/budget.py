@@ -138,25 +138,26 @@ def _terms(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario, share
         formula += f" + {r.drafter / GIB:.2f} GiB drafter"
     kv = f"one sequence of {final_length(scenario)[0]:,.0f} tokens takes {r.own_blocks:,} blocks of {r.pool.block_bytes / 1024:,.0f} KiB"
     inside = "inside the share" if r.reserves.graphs_inside else "on top of the share"
-    logs = f"{c.source}, {c.date}"
     return (
         Term(
             "budget",
             share,
             f"{e.gpu_memory_utilization:g} × {gpu.memory_engine_bytes / GIB:.2f} GiB",
             f"memory as the engine sees it: {gpu.memory_basis}",
+            gpu.verified_date,
         ),
         Term("weights", r.weights, formula, arch.source or "configuration"),
-        Term("activation", r.reserves.activation, r.reserves.activation_formula, logs),
-        Term("non_torch", r.reserves.non_torch, r.reserves.non_torch_formula, logs),
-        Term("cuda_graph", r.reserves.graphs, f"{r.reserves.graphs_formula}, {inside}", logs),
+        Term("activation", r.reserves.activation, r.reserves.activation_formula, c.source, c.date),
+        Term("non_torch", r.reserves.non_torch, r.reserves.non_torch_formula, c.source, c.date),
+        Term("cuda_graph", r.reserves.graphs, f"{r.reserves.graphs_formula}, {inside}", c.source, c.date),
         Term(
             "kv_pool",
             r.pool_bytes,
             "budget − weights − activation − non_torch" + (" − cuda_graph" if r.reserves.graphs_inside else ""),
             "identity, holds to 0.05 GiB in every complete vLLM log",
+            c.date,
         ),
-        Term("sequence", r.own_blocks * r.pool.block_bytes, kv, "block rules read off vLLM logs"),
+        Term("sequence", r.own_blocks * r.pool.block_bytes, kv, "block rules read off vLLM logs", c.date),
     )
 
 

@@ -16,6 +16,8 @@ class Term:
     """The sum in words, with the values in it."""
     source: str
     """Where the constant or the rule came from."""
+    date: str | None = None
+    """When that source was read or logged; None for arithmetic on the other lines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class Reserves:
 def of(arch: Architecture, shard: Shard, stage: Stage, engine: Engine) -> Reserves:
     """Reserves of one rank of `stage`.
 
-    The activation peak is the larger of the sampler's dummy run (max_num_seqs rows of logits, last stage) and one layer's
-    MLP at max_num_batched_tokens, on top of the hidden states and the fused experts' workspace that outlive both.
+    The activation peak is the sampler's dummy run (max_num_seqs rows of logits) on the last stage and one layer's MLP at
+    max_num_batched_tokens on every other, on top of the hidden states and the fused experts' workspace that outlive both.
     """
     c = engine_memory(engine.name, engine.version)
     size = shard.activation_bytes_per_element
@@ -50,6 +50,8 @@ def of(arch: Architecture, shard: Shard, stage: Stage, engine: Engine) -> Reserv
         else f"{tokens:,} tokens × MLP width {wide:,} × {1.5 * size:g} B",
         f"{tokens:,} tokens × {hidden:,} × {c.activation_bytes_per_token_width * size / 2:g} B",
     ]
+    if between:
+        parts.append(f"{tokens:,} tokens × {hidden:,} × {c.pipeline_bytes_per_token_width:g} B between stages")
     if experts:
         parts.append(f"expert workspace {experts / GIB:.2f} GiB")
     parts.append(f"{base / GIB:.2f} GiB")

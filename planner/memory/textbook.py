@@ -15,7 +15,7 @@ from planner.units import GB
 
 
 def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> MemoryPlan:
-    """The chapter's budget of one replica (DESIGN §5, level 1): utilisation and reserves are ignored."""
+    """The budget of one replica by hand: what the label says less the weights; utilisation and reserves are ignored."""
     size = TEXTBOOK_BYTES[weight_precision(arch, scenario.precision.weights)]
     gpus = shard.gpus
     memory = gpu.label_gb * GB
@@ -32,7 +32,7 @@ def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> 
     max_len = model_len(arch, scenario)
     longest = arch.kv_bytes(max_len, kv)
     terms = (
-        Term("memory", memory, f"{gpu.label_gb:g} GB × 10⁹ B", "label"),
+        Term("memory", memory, f"{gpu.label_gb:g} GB × 10⁹ B", "label", gpu.verified_date),
         Term("weights", weights, f"{arch.total_params:,} parameters × {size:g} B ÷ {gpus} GPUs", "hand arithmetic"),
         Term(
             "kv_pool",

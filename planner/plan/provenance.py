@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from planner import catalog
 from planner.cost import Cost
 from planner.units import GB, GIB, TB
 
@@ -64,21 +65,21 @@ def _model(d: Deployment) -> list[Provenance]:
     if arch.total_params_override:
         return [Provenance(f"{arch.name}: parameters", arch.total_params, "parameters", "user", "model.total_params", None)]
     kind: Kind = "assumed" if arch.estimate else "derived"
-    return [
-        Provenance(f"{arch.name}: parameters", arch.total_params, "parameters", kind, f"counted from config.json ({arch.source})", None)
-    ]
+    known = None if d.scenario.model.hf_config is not None else catalog.models().get(d.scenario.model.name)
+    source, date = f"counted from config.json ({arch.source})", known.checked if known else None
+    return [Provenance(f"{arch.name}: parameters", arch.total_params, "parameters", kind, source, date)]
 
 
 def _memory(d: Deployment) -> list[Provenance]:
     return [
-        Provenance(f"memory: {term.name}", term.bytes / GIB, "GiB per GPU", "derived", f"{term.formula}; {term.source}", None)
+        Provenance(f"memory: {term.name}", term.bytes / GIB, "GiB per GPU", "derived", f"{term.formula}; {term.source}", term.date)
         for term in d.memory.terms
     ]
 
 
 def _step_time(d: Deployment) -> list[Provenance]:
-    rows = getattr(d.step_time, "constants", ())
-    return [Provenance(c.quantity, c.value, c.unit, c.kind, c.source, c.date) for c in rows]
+    kinds: dict[str, Kind] = {"measured": "measured", "derived": "derived", "user": "user"}
+    return [Provenance(s.quantity, s.value, "", kinds.get(s.kind, "assumed"), s.source, s.date) for s in d.step_time.sources]
 
 
 def _speculation(d: Deployment) -> list[Provenance]:

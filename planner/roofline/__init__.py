@@ -13,7 +13,7 @@ from planner.catalog import kernels
 from planner.hardware import Gpu
 from planner.roofline.attention import costs
 from planner.roofline.constants import Constants
-from planner.roofline.model import StepShape, Term
+from planner.roofline.model import Source, StepShape, Term
 from planner.roofline.step import Parts, StepTime
 from planner.roofline.terms import head, moe_row, stage_terms
 from planner.roofline.textbook import Textbook, textbook
@@ -86,7 +86,20 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
         draft = _draft(scenario, arch, gpu, scale)
     notes = c.problems() if main and not ideal else ()
     api_s = 0.0 if ideal or not main else host["api_us"] * US
-    return StepTime(parts, scenario.fidelity, scale, notes, draft, api_s, 0.0 if ideal else c.spread)
+    sources = c.sources()
+    if main and not ideal:
+        value = f"{host['step_us']:g} µs a step, {host['api_us']:g} µs a request"
+        sources += (Source(f"host: {engine.name} from {host['from_version']}", value, "measured", host["source"], host["date"]),)
+        sources += _calibrated(scenario, gpu)
+    return StepTime(parts, scenario.fidelity, scale, notes, draft, api_s, 0.0 if ideal else c.spread, sources)
+
+
+def _calibrated(scenario: Scenario, gpu: Gpu) -> tuple[Source, ...]:
+    """The user's own factor on every step, where it is for this engine and GPU."""
+    own = scenario.calibration
+    if own is None or (own.engine, own.gpu) != (scenario.engine.name, gpu.slug):
+        return ()
+    return (Source("calibration", f"{own.factor:g} × every step", "user", own.source or "calibration.factor", None),)
 
 
 def _draft(scenario: Scenario, arch: Architecture, gpu: Gpu, scale: float) -> StepTime | None:

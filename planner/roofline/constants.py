@@ -10,6 +10,7 @@ from typing import Any
 from planner.catalog import kernels
 from planner.hardware import Gpu
 from planner.problems import Problem, Severity
+from planner.roofline.model import Source
 from planner.units import US
 
 IDEAL = math.inf
@@ -24,6 +25,8 @@ BORROWED_TYPE = 0.25
 1.0 (L40S), 1.3 (A100) and 1.7 times (H200) the step of a small batch that its 16-bit ones would give by this rule."""
 
 
+SHOWN = (("compute", "compute", " of the peak"), ("memory", "memory", " of the bandwidth"), ("launch_us", "launch", " µs"))
+"""Constants of a kernel that a source shows."""
 SLOW = 0.3
 """Share of the memory bandwidth below which a measured kernel is doubted: others of its kind reach 0.6 to 1.0, and the benchmark may have
 run a backend that the engine would not choose (MXFP4 experts and FP8 MLA of SGLang on Hopper)."""
@@ -41,6 +44,9 @@ class Constants:
     """What had to be borrowed, by kernel: becomes a problem of the plan."""
     spread: float = 0.0
     """Half-width on the log scale that borrowed kernels add to the error of the step."""
+
+    used: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Rows handed out, by kernel and data type: the sources of the step time."""
 
     def dtype(self, precision: str, block_scaled: bool) -> str:
         """Kernel data type for weights of this storage precision on this GPU."""
@@ -85,8 +91,22 @@ class Constants:
             self.substitutes[kernel] = f"{row['engine']} kernels"
         return self.doubted(kernel, row)
 
+    def sources(self) -> tuple[Source, ...]:
+        """The measured kernels behind the constants, and what was assumed beside them."""
+        if self.ideal:
+            return (Source("step time", "kernels at the datasheet's peaks", "derived", "operations ÷ peak, bytes ÷ bandwidth", None),)
+        known = kernels.document()
+        found = []
+        for name, row in self.used.items():
+            value = ", ".join(f"{words} {row[key]:g}{unit}" for key, words, unit in SHOWN if row.get(key))
+            runs = f"{row['engine']} {row.get('version', '')} on {row['gpu']}, {row['n']:,} kernels, median error {row.get('error', 0):.0%}"
+            found.append(Source(f"kernels: {name}", value or "times by size", "measured", f"{known['source']}: {runs}", known["date"]))
+        others = Source("kernels not measured", "norms, routers, sampling, messages", "assumed", known["assumed"]["note"], known["date"])
+        return (*found, others)
+
     def doubted(self, kernel: str, row: dict[str, Any]) -> dict[str, Any]:
         """The row; a note where its kernels were measured far below all others of their kind."""
+        self.used[f"{kernel}{' ' + row['dtype'] if row.get('dtype') else ''}"] = row
         if row.get("memory", 1.0) < SLOW:
             self.spread = BORROWED_TYPE
             share = f"efficiencies of {row['memory']:.0%} of the memory bandwidth"
@@ -128,6 +148,7 @@ class Constants:
             self.substitutes["all_reduce"] = "no measurement; datasheet figure"
             return lambda size: ring * size
         row = found.row
+        self.used["all_reduce"] = row
         if row["gpu"] != self.gpu.slug:
             self.substitutes["all_reduce"] = f"{row['gpu']} all-reduce scaled by the link"
         measured_ring = 2 * (row["ranks"] - 1) / row["ranks"] / _link(row["gpu"])

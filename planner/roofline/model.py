@@ -34,6 +34,19 @@ class Term:
     """memory, compute, launch, link, host or draft: what the time is spent on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where constants behind a step time come from."""
+
+    quantity: str
+    value: str
+    """The constants in words, with their units."""
+    kind: str
+    """measured, assumed, user or derived."""
+    source: str
+    date: str | None
+
+
 def merged(terms: list[Term]) -> tuple[Term, ...]:
     """Terms of one name, phase and bound added up, in order of first appearance."""
     total: dict[tuple[str, str, str], float] = {}

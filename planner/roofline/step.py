@@ -7,7 +7,7 @@ from math import ceil
 
 from planner.problems import Problem
 from planner.roofline.attention import NO_WINDOW, ChunkCosts, DecodeCosts, pairs
-from planner.roofline.model import StepShape, Term, merged
+from planner.roofline.model import Source, StepShape, Term, merged
 from planner.roofline.terms import Piece, TokenTerm
 
 
@@ -58,6 +58,7 @@ class StepTime:
     """
 
     __slots__ = (
+        "_any_sparse",
         "_beside_table",
         "_decode_table",
         "_draft",
@@ -69,6 +70,7 @@ class StepTime:
         "api_s",
         "level",
         "notes",
+        "sources",
         "spread",
     )
 
@@ -81,14 +83,16 @@ class StepTime:
         draft: StepTime | float | None = None,
         api_s: float = 0.0,
         spread: float = 0.0,
+        sources: tuple[Source, ...] = (),
     ) -> None:
-        self.level, self.notes, self.api_s, self.spread = level, notes, api_s, spread
+        self.level, self.notes, self.api_s, self.spread, self.sources = level, notes, api_s, spread, sources
         self._parts, self._scale, self._draft = parts, scale, draft
         self._decode_table: dict[int, tuple[float, float, float, float]] = {}
         self._beside_table: dict[tuple[int, int], tuple[float, float, float]] = {}
         self._token_table: dict[tuple[float, float, int, bool], float] = {}
         self._head_table: dict[tuple[float, bool], float] = {}
         self._sparse = parts.decode.sparse
+        self._any_sparse = bool(self._sparse or (isinstance(draft, StepTime) and draft._sparse))
 
     def decode(self, decode_sequences: int, context_tokens: float = 0, windowed_context_tokens: float = 0) -> float:
         """Seconds of a step that only decodes: Σ context and Σ min(context, window) over its sequences."""
@@ -96,8 +100,8 @@ class StepTime:
             base, context, windowed, floor = self._decode_table[decode_sequences]
         except KeyError:
             base, context, windowed, floor = self._fill(decode_sequences)
-        if self._sparse:
-            base += self._sparse_s(decode_sequences, context_tokens)
+        if self._any_sparse:
+            base += self._sparse_decode_s(decode_sequences, context_tokens)
         seconds = base + context * context_tokens + windowed * windowed_context_tokens
         return seconds if seconds > floor else floor
 
@@ -144,7 +148,7 @@ class StepTime:
         seconds = (attention + parts.recurrent_s_per_token * max(new / dp, longest)) / flow * self._scale
         seconds += fixed + head + base + per_context * context_tokens + per_windowed * windowed
         if self._sparse and n:
-            seconds += self._sparse_s(n, context_tokens)
+            seconds += self._sparse_s(n, context_tokens, flow)
         if self._draft is not None:
             seconds += self._drafting_s(shape)
         floor = self._chunk_floor_s(n, new, len(chunks))
@@ -261,11 +265,20 @@ class StepTime:
                 seconds += draft(StepShape(0, 0, 0, chunks, 0, 0))
         elif draft is not None and n:
             base, per_context, per_windowed = self._plain(n)
-            seconds = draft * (base + per_context * context + per_windowed * windowed)
+            sparse_s = self._sparse_s(n, context, min(self._parts.pipeline, n))
+            seconds = draft * (base + per_context * context + per_windowed * windowed + sparse_s)
         return seconds
 
-    def _sparse_s(self, n: int, context_tokens: float) -> float:
-        share = self._scale / (self._parts.data_parallel * min(self._parts.pipeline, n or 1))
+    def _sparse_decode_s(self, n: int, context_tokens: float) -> float:
+        """Sparse attention of a step that only decodes, and of its draft passes."""
+        draft, own_s = self._draft, self._sparse_s(n, context_tokens, min(self._parts.pipeline, n or 1))
+        if isinstance(draft, StepTime):
+            return own_s + self._parts.draft_passes * draft._sparse_s(n, context_tokens, min(draft._parts.pipeline, n or 1))
+        return own_s * (1 + (draft or 0.0))
+
+    def _sparse_s(self, n: int, context_tokens: float, flow: int) -> float:
+        """Attention that stops at its top k, of one of `flow` micro-batches."""
+        share = self._scale / (self._parts.data_parallel * flow)
         return sum(seconds * min(context_tokens, n * most) for seconds, most in self._sparse) * share
 
     def _floor_s(self, n: int) -> float:

@@ -9,7 +9,7 @@ from planner.architecture import Architecture
 from planner.architecture.storage import TEXTBOOK_BYTES
 from planner.hardware import Gpu
 from planner.problems import Problem
-from planner.roofline.model import StepShape, Term
+from planner.roofline.model import Source, StepShape, Term
 from planner.scenario import Scenario
 from planner.speculation import TEXTBOOK_DRAFT_COST, profile
 
@@ -30,6 +30,10 @@ class Textbook:
     level: str = "textbook"
     api_s: float = 0.0
     spread: float = 0.0
+    sources: tuple[Source, ...] = (
+        Source("decode step", "weights ÷ memory bandwidth", "derived", "hand arithmetic", None),
+        Source("prompt token", "2 × parameters ÷ half the 16-bit peak", "derived", "hand arithmetic", None),
+    )
 
     def __call__(self, shape: StepShape) -> float:
         """Seconds of one step."""
