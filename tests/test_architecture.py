@@ -460,7 +460,7 @@ def test_parameters_of_classes_that_need_code_of_their_own(name: str):
     arch = from_hf_config(CLASSES[name]["config"])
     loose = {"molmo2": 1e-4, "glmga": 2e-5, "muse_spark": 3e-6, "qwen4_exp": 2e-6}  # padding rows, small convolutions, primes
     assert arch.total_params == pytest.approx(CLASSES[name]["params"], rel=loose.get(name, CORRECTIONS))
-    assert not arch.estimate
+    assert arch.estimate == (name == "deepseek_v41")
 
 
 @pytest.mark.parametrize(
@@ -535,6 +535,30 @@ def test_the_table_is_stored_as_the_checkpoint_says():
     assert arch.mtp
     plain = from_hf_config(raw)
     assert stored_as(plain, table, "fp8") == ("bf16", 2.0), "nobody said that the table shrinks too"
+
+
+def test_deepseek_v41_is_the_published_checkpoint():
+    arch = from_hf_config(CLASSES["deepseek_v41"]["config"])
+    tensors = [(t, g.count) for g in arch.layers for t in g.tensors] + [(t, 1) for t in arch.outer]
+    tables = sum(t.params for t, _ in tensors if t.name == "ngram_embedding")
+    assert (round((arch.total_params - tables) / 1e9), round(tables / 1e9)) == (552, 197), "552 B and 196 B on its card"
+    assert arch.active_params == pytest.approx(16e9, rel=0.06)
+    size = {"fp8": 1 + 1 / 32**2, "mxfp4": 0.5 + 1 / 32, "bf16": 2}
+    in_fp32 = ("hyper_connections", "self_attn.sinks", "mlp.gate.bias")
+    stored = 0.0
+    for t, count in tensors:
+        each = size[stored_as(arch, t, "auto")[0]]
+        each = 1 + 1 / 32 if t.name == "ngram_embedding" else 4 if t.name in in_fp32 else each
+        stored += t.params * count * each
+    h, expert = 5120, 3 * 5120 * 2304
+    attention = 1280 * h + 32768 * 1280 + 512 * h + 8192 * 4096 + h * 8192
+    stage = (attention + expert) * size["fp8"] + 128 * expert * size["mxfp4"] + 128 * h * 2 + 8 * (24 * (4 * h + 1) + 3)
+    drafter = 3 * stage + 3 * h * h * size["fp8"] + 4 * 129280 * 256
+    assert stored + drafter == pytest.approx(510_286_023_000, rel=1e-6)
+    # three layers write every second token, one every token: a vector of 512 and an index key of 128; 40 windows of 128
+    assert arch.kv_bytes_per_token() == 2.5 * (512 + 128) * 2
+    assert (arch.kv_windowed_bytes_per_token(), arch.window) == (40 * 512 * 2, 128)
+    assert "twice too long" in arch.notes[0]
 
 
 def test_inkling_in_the_words_of_its_checkpoint():

@@ -78,6 +78,10 @@ V4_CACHE = (
     "DeepSeek V4 compresses its cache by a ratio per layer; bytes per token follow the ratios, engines hold far more "
     "(vLLM 0.22 asked 6.66 GiB for one sequence of 30,000 tokens, vllm#44376)"
 )
+V41 = (
+    "engines run a prompt through the first half of DeepSeek V4.1 alone; here it passes every layer, so prefill times are up to twice too "
+    "long. Parameters (552 B and 196 B of n-grams) and cache (2.5 entries a token, 890 bytes in FP4 with its scales) are those published"
+)
 KPOOL = "the index of GLM-5-Next is cached pooled, one key for `index_kpool` tokens, as SGLang 0.5 holds it"
 M3_INDEX = "the keys of MiniMax M3's block index are not in the cache figures: no published figure has them"
 
@@ -114,6 +118,7 @@ FAMILIES: dict[str, Family] = {
         doubt=V4_CACHE,
         extra="deepseek_v4",
     ),
+    "deepseek_v41": Family(correction_bias=True, router_bias=True, doubt=V41, extra="deepseek_v41"),
     "diffllama": LLAMA,
     "dots1": Family(qk_norm="head", correction_bias=True, windows="from_max_window_layers"),
     "doge": Family(qk_norm="head", extra="doge"),

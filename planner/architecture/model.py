@@ -103,10 +103,10 @@ class Attention:
     @property
     def windowed_elements_per_token(self) -> float:
         """Elements of one token in a cache that ends at the window."""
-        if not self.stores_kv:
-            return 0
         if self.local_window:
             return self.head_dim
+        if not self.stores_kv:
+            return 0
         return self._elements if self.window is not None else 0
 
     @property

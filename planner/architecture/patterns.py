@@ -54,7 +54,7 @@ def mixers(c: Config, family: Family, layers: int, notes: list[str]) -> list[str
 def _from_words(c: Config, family: Family, listed: list[Any], layers: int) -> list[str]:
     if len(listed) < layers:
         raise InputError(f"config key {c.where}layer_types has {len(listed)} entries for {layers} layers; it needs one per layer")
-    known = WORD_PARTS | (COMPRESSED if family.extra == "deepseek_v4" else set())
+    known = WORD_PARTS | (COMPRESSED if family.extra.startswith("deepseek_v4") else set())
     strange = {str(word)[:40] for word in listed[:layers] if not _parts(word) or _parts(word) - known}
     kinds = [next((k for pattern, k in WORDS if re.search(pattern, str(word), re.IGNORECASE)), "") for word in listed[:layers]]
     if strange or not all(kinds):
@@ -124,7 +124,7 @@ def _windowed(c: Config, family: Family, layers: int, notes: list[str]) -> list[
     local = c.wholes("local_layer_ids", high=layers)
     if local is not None and window:
         return ["window" if i in local else "full" for i in every]
-    if not window or c.get("use_sliding_window") is False or family.windows == "none" or family.extra == "deepseek_v4":
+    if not window or c.get("use_sliding_window") is False or family.windows == "none" or family.extra.startswith("deepseek_v4"):
         c.get(*PATTERN_KEYS)
         return ["full"] * layers
     if family.windows == "all":

@@ -135,7 +135,7 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
         block=block[0] if isinstance(block, (list, tuple)) and block and isinstance(block[0], int) else 0,
         kv_cache=_kv(found),
     )
-    expert_dtype = str(raw.get("expert_dtype") or "")
+    expert_dtype = str(raw.get("expert_dtype") or found.get("expert_dtype") or "")
     by_regex = any(r.regex and not _blind(r.module) for r in rules)
     named = frozenset(range(MAX_LAYERS)) if by_regex else frozenset(r.layer for r in rules if r.layer is not None)
     return Scheme(summary, default, rules, "mxfp4" if "fp4" in expert_dtype and not listed else "", named, matcher)

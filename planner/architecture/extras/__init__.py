@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from planner.architecture.config import Config
-from planner.architecture.extras import convolved, parts, repeated, spelling, streams
+from planner.architecture.extras import convolved, deepseek, parts, repeated, spelling, streams
 from planner.architecture.model import Tensor
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 LAYER: dict[str, Callable[[Config, int, Draft], None]] = {
     "axk2": parts.axk2,
     "bitnet": parts.bitnet,
-    "deepseek_v4": parts.deepseek_v4,
+    "deepseek_v4": deepseek.deepseek_v4,
+    "deepseek_v41": deepseek.deepseek_v41,
     "doge": parts.doge,
     "dory": repeated.dory,
     "dots3_note": parts.dots3_note,
@@ -48,13 +49,14 @@ LAYER: dict[str, Callable[[Config, int, Draft], None]] = {
     "zaya": convolved.zaya,
 }
 OUTER: dict[str, Callable[[Config, int], list[Tensor]]] = {
-    "deepseek_v4": parts.deepseek_v4_outer,
+    "deepseek_v4": deepseek.deepseek_v4_outer,
+    "deepseek_v41": deepseek.deepseek_v41_outer,
     "dory": repeated.dory_outer,
     "embedding_norm": parts.embedding_norm,
     "gemma3n": parts.gemma3n_outer,
     "gemma4": parts.gemma4_outer,
     "hrm_text": repeated.hrm_outer,
-    "hyper_light": parts.deepseek_v4_outer,
+    "hyper_light": deepseek.deepseek_v4_outer,
     "inkling": convolved.inkling_outer,
     "inkling2": convolved.inkling2_outer,
     "mllama": parts.mllama_outer,
@@ -68,6 +70,7 @@ ORDER: dict[str, Callable[[Config, list[Draft]], list[Draft]]] = {
     "zamba": repeated.zamba_order,
 }
 SPELLING: dict[str, Callable[[spelling.Raw], spelling.Raw]] = {
+    "deepseek_v41": spelling.without_drafter,
     "dory": spelling.dory,
     "hrm_text": spelling.hrm_text,
     "image_experts": spelling.by_modality,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.architecture import keys, mixers
 from planner.architecture.config import Config
-from planner.architecture.model import Attention, Mlp, Tensor
+from planner.architecture.model import Mlp, Tensor
 from planner.problems import InputError
 
 if TYPE_CHECKING:
@@ -95,63 +95,6 @@ def _per_layer_embedding(c: Config, hidden: int) -> list[Tensor]:
         Tensor("per_layer_model_projection", ple * layers, hidden, "mlp"),
         _norm("per_layer_projection_norm", ple),
     ]
-
-
-def deepseek_v4(c: Config, hidden: int, d: Draft) -> None:
-    """DeepSeek V4: one shared key-value head, a short window, and older tokens compressed by a ratio per layer; hyper-connections."""
-    heads, width, rank = c.whole(*keys.HEADS), c.whole("head_dim"), c.whole("q_lora_rank")
-    groups, out_rank, mult = c.whole("o_groups"), c.whole("o_lora_rank"), c.whole("hc_mult", default=4)
-    ratios, types, rates = c.wholes("compress_ratios"), c.items("layer_types"), c.part("compress_rates") or {}
-    ratio = ratios[d.index] if ratios and d.index < len(ratios) else 0
-    if types and d.index < len(types) and not ratios:
-        ratio = Config(rates).whole(str(types[d.index]), default=0, low=0)
-    index_heads, index_dim = c.whole("index_n_heads", default=64), c.whole("index_head_dim", default=128)
-    sparse = 0 < ratio <= 16  # the lightly compressed layers choose entries with an indexer, the heavily compressed read all
-    window = c.whole("sliding_window", default=128)
-    d.attention = Attention(
-        heads,
-        1,
-        width,
-        width,
-        qk_rope_head_dim=c.whole("qk_rope_head_dim", default=64),
-        indexer_heads=index_heads if sparse else 0,
-        indexer_head_dim=index_dim if sparse else 0,
-        indexer_topk=c.whole("index_topk", default=512) if sparse else 0,
-        compression=ratio,
-        local_window=window,
-    )
-    d.kind = "compressed"
-    p = mixers.P
-    d.tensors += [
-        Tensor(f"{p}.q_a_proj", rank, hidden, "attention"),
-        _norm(f"{p}.q_a_norm", rank),
-        Tensor(f"{p}.q_b_proj", heads * width, rank, "attention", "n"),
-        Tensor(f"{p}.kv_proj", width, hidden, "attention"),
-        _norm(f"{p}.kv_norm", width),
-        Tensor(f"{p}.o_a_proj", groups * out_rank, heads * width // groups, "attention", "n"),
-        Tensor(f"{p}.o_b_proj", hidden, groups * out_rank, "attention", "k"),
-        _norm(f"{p}.sinks", heads),
-        _norm("hyper_connections", 2 * ((2 + mult) * mult * (mult * hidden + 1) + 3)),
-    ]
-    if ratio:
-        wide = 2 * width if sparse else width
-        d.tensors += [
-            Tensor(f"{p}.compressor.kv_proj", wide, hidden, "attention"),
-            Tensor(f"{p}.compressor.gate_proj", wide, hidden, "attention"),
-            _norm(f"{p}.compressor.small", ratio * wide + width),
-        ]
-    if sparse:
-        d.tensors += [
-            Tensor(f"{p}.indexer.kv_gate_proj", 4 * index_dim, hidden, "attention"),
-            Tensor(f"{p}.indexer.q_b_proj", index_heads * index_dim, rank, "attention"),
-            Tensor(f"{p}.indexer.weights_proj", index_heads, hidden, "attention"),
-            _norm(f"{p}.indexer.small", ratio * 2 * index_dim + index_dim),
-        ]
-
-
-def deepseek_v4_outer(c: Config, hidden: int) -> list[Tensor]:
-    mult = c.whole("hc_mult", default=4)
-    return [_norm("hc_head", mult * mult * hidden + mult + 1)]
 
 
 def longcat(c: Config, hidden: int, d: Draft) -> None:

@@ -48,3 +48,8 @@ def by_modality(raw: Raw) -> Raw:
     pairs = {k: v for k, v in raw.items() if k.startswith("moe_") and isinstance(v, list) and len(v) == 2}
     images = {f"image_{k}": v[1] for k, v in pairs.items()}
     return {**raw, **{k: v[0] for k, v in pairs.items()}, **images}
+
+
+def without_drafter(raw: Raw) -> Raw:
+    """DeepSeek V4.1 counts the stages of its DSpark drafter as MTP layers; they are built unlike the model's."""
+    return {k: v for k, v in raw.items() if k != "num_nextn_predict_layers"}

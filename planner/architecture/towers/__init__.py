@@ -101,6 +101,7 @@ KNOWN: dict[str, Callable[[Config, int], int]] = {
     "aria": generic,
     "cohere2_vision": newer.cohere2_vision,
     "cosmos3_edge": newer.cosmos3_edge,
+    "deepseek_v41": newer.deepseek_v41,
     "dots3_note": newer.dots3,
     "ernie4_5_vl_moe": newer.ernie,
     "exaone4_5": newer.exaone4_5,

@@ -149,6 +149,12 @@ def dots3_audio(c: Config, text: int) -> int:
     return convolutions + n * layer + 3 * h + _mlp(h, out, out)
 
 
+def deepseek_v41(c: Config, text: int) -> int:
+    h, ff, n = sizes(c)
+    layer = 4 * h * h + 4 * h + 3 * h * ff + 2 * h
+    return patch(c, h) + n * layer + h + _mlp(h * c.whole("downsample_ratio", default=3) ** 2, text, text) + 3 * text
+
+
 def ernie(c: Config, text: int) -> int:
     """ERNIE 4.5 VL: neighbours in space, then in time, joined by small networks."""
     h, ff, n = sizes(c)
