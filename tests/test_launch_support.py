@@ -186,6 +186,9 @@ def test_an_autoscaler_can_scale_or_is_not_there(fleet, sizes):
     plan = plan_of(fleet=fleet)
     found = [d["spec"] for d in kubernetes.objects(plan) if d["kind"] == "HorizontalPodAutoscaler"]
     assert [(f["minReplicas"], f["maxReplicas"]) for f in found] == ([sizes] if sizes else [])
+    (deployment,) = [d["spec"] for d in kubernetes.objects(plan) if d["kind"] == "Deployment"]
+    fixed = max(fleet["replicas"], fleet["min_replicas"]) if sizes is None else 0
+    assert deployment["replicas"] == fixed if sizes is None else sizes[0] <= deployment["replicas"] <= sizes[1]
     told = kubernetes.threshold_notes(plan)[0]
     assert f"{sizes[0]} to {sizes[1]} replicas" in told if sizes else "no autoscaler" in told
     for document in kubernetes.objects(plan):

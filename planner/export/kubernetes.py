@@ -172,7 +172,8 @@ def _size_notes(plan: Mapping[str, Any]) -> list[str]:
 def _workload(name: str, plan: Mapping[str, Any], replica: Replica, command: Command) -> dict[str, Any]:
     s = replica.scenario
     nodes = -(-s.parallel.gpus // s.hardware.gpus_per_node)
-    total = replica.replicas + s.fleet.spares
+    least, most = _sizes(replica)
+    total = min(most, max(least, replica.replicas + s.fleet.spares))
     if nodes == 1:
         template = _template(name, plan, replica, command, s.parallel.gpus)
         return {
