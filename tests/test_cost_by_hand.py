@@ -184,6 +184,7 @@ def test_comparisons() -> None:
     assert cost.compare((a_list_price(),), mix, 0.0)[0].ratio is None, "free tokens have no ratio"
     assert cost.compare((a_list_price(),), cost.Mix(0.0, 0.0, 0.0), 1.0)[0].blended is None
     assert (row.label, row.date) == ("x", None)
+    assert not a_list_price().outlier, "one's own price is never left out"
 
 
 def test_batch_interfaces() -> None:

@@ -100,6 +100,7 @@ def test_link_texts(text):
 
 
 @examples(200)
+@example('{"model": {"name": "mine", "hf_config": {"\\ud800": null}}}')
 @given(st.one_of(broken(RICH).map(to_json), values.map(to_json), texts, st.binary(max_size=40)))
 def test_scenario_files(text):
     found = door("scenario files", presets.from_text, text)
@@ -257,6 +258,7 @@ class TestAnswers:
                 one_sentence(problem.message)
 
     @examples(40)
+    @example(words=ARGUMENTS[0], at=1, text="[" * 2000)
     @given(
         st.sampled_from(ARGUMENTS), st.integers(0, 8), st.one_of(texts, st.sampled_from(["-1", "0", "nan", "1e999", "--help-me", "--json"]))
     )

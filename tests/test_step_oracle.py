@@ -8,6 +8,7 @@ import pytest
 from step_oracle import StepOracle
 
 from planner import architecture, hardware, roofline, sharding
+from planner.catalog import kernels
 from planner.roofline import StepShape, StepTime
 from planner.scenario import Scenario
 
@@ -16,6 +17,7 @@ def tp(size: int) -> dict[str, Any]:
     return {"tensor_parallel_size": size}
 
 
+LEVELS = ("calibrated", "datasheet")
 LLAMA_8B, LLAMA_70B, AUTO = {"name": "llama-3.1-8b"}, {"name": "llama-3.1-70b"}, {"weights": "auto"}
 EXPERTS_OF_8, EXPERTS_OF_16 = ({"data_parallel_size": n, "enable_expert_parallel": True} for n in (8, 16))
 DEPLOYMENTS: dict[str, dict[str, Any]] = {
@@ -122,7 +124,7 @@ def deployed(scenario: Scenario, scale: float = 1.0) -> StepTime:
     return found
 
 
-@pytest.mark.parametrize("fidelity", ["calibrated", "datasheet"])
+@pytest.mark.parametrize("fidelity", LEVELS)
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_a_step_takes_what_its_kernels_take(name: str, fidelity: str) -> None:
     scenario = Scenario.model_validate(DEPLOYMENTS[name] | {"fidelity": fidelity})
@@ -145,7 +147,7 @@ def bounds_of(name: str, shape: StepShape, **more: Any) -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", ["dense", "experts", "whole experts on one server", "windows and 4-bit experts"])
 def test_kernels_say_what_bounds_them(name: str) -> None:
     """One token reads every weight for two operations each: memory. Thousands of tokens use each weight that often: arithmetic."""
-    for fidelity in ("datasheet", "calibrated"):
+    for fidelity in LEVELS:
         few = bounds_of(name, StepShape(1, 1000, 128, (), 1), fidelity=fidelity)
         many = bounds_of(name, StepShape(chunks=((65_536, 0),), logit_rows=1), fidelity=fidelity)
         products = set(few) & {"qkv", "o", "gate_up", "down", "experts"}
@@ -195,3 +197,17 @@ def test_the_compute_bound_batch_is_the_ratio_of_the_peaks() -> None:
     assert batch(model={"name": "mixtral-8x7b"}) == pytest.approx(h100 * (rest + 8 * expert) / (rest + 2 * expert), rel=2e-3)
     eight = batch(model={"name": "mixtral-8x7b"}, parallel=EXPERTS_OF_8)
     assert eight == pytest.approx(h100 * 8 * (rest + expert) / (rest + 2 * expert), rel=2e-3)
+
+
+def test_what_rides_on_a_step_time() -> None:
+    """The engine's time per request and the error of borrowed kernels belong to measured engines, not to the datasheet."""
+    measured, ideal = (deployed(Scenario.model_validate(DEPLOYMENTS["4-bit weights unpacked"] | {"fidelity": f})) for f in LEVELS)
+    host = kernels.host("vllm", Scenario().engine.version, True, "h100-sxm")
+    assert (measured.api_s, ideal.api_s) == (pytest.approx(host["api_us"] * 1e-6), 0.0)
+    assert measured.spread > 0
+    assert ideal.spread == 0
+    assert [p.code for p in measured.notes] == ["low_confidence"]
+    assert ideal.notes == ()
+    assert (measured.level, ideal.level) == LEVELS
+    drafted = Scenario.model_validate(DEPLOYMENTS["EAGLE-3"] | {"fidelity": "datasheet"})
+    assert deployed(drafted).notes == ()
