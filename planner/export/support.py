@@ -108,7 +108,7 @@ def version_note(s: Scenario) -> str:
         of = name if needed.of_model else f"the architecture of {name}"
         constants = f" Plan again with engine.version {needed.version}: memory reserves depend on it." if s.engine.name == "vllm" else ""
         asks = f"the recipe for {of} asks for {needed.version} or newer ({needed.source}, {needed.date})"
-        return f"vLLM {planned} is too old: {asks}.{constants}"
+        return f"vLLM {planned} is older than known to serve this: {asks}; images here are of {needed.version}.{constants}"
     row = catalog.models().get(s.model.name) if s.model.hf_config is None else None
     known = flag_list("vllm serve", planned)
     if needed is None and row is not None and known.version == planned.lstrip("v") and row.release_date > known.date:

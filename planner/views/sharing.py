@@ -64,8 +64,11 @@ def body(plan: dict[str, Any], scenario: Scenario) -> None:
         )
     if plan["memory"]["fits"]:
         st.markdown("**Launch command**")
-        for command in launch.commands(plan, scenario.engine.name):
-            st.code(command.text, language="bash", wrap_lines=True)
+        if why := launch.why_not(plan, scenario.engine.name):
+            st.caption(plain(f"{launch.TITLES[scenario.engine.name]} does not serve this accelerator: {why}."))
+        else:
+            for command in launch.commands(plan, scenario.engine.name):
+                st.code(command.text, language="bash", wrap_lines=True)
     st.markdown("**Scenario file**")
     st.download_button(
         "Download scenario",
