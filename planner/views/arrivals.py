@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from planner.links.fields import leaves, write
 from planner.scenario import Scenario
 from planner.views import controls, state
 from planner.views.widgets import Rendered, pair
@@ -17,7 +18,7 @@ SHOWN = {
     "Both": (*controls.RATE_STATED, *controls.CLIENTS),
     "Trace": (),
 }
-"""Choice → its boxes. A trace at its own pace has none."""
+"""Choice → its boxes."""
 
 
 def choice(scenario: Scenario) -> str:
@@ -50,7 +51,19 @@ def draw() -> Rendered:
         help="Rate: people who arrive whatever the wait (open loop). Clients: each waits for its answer before it asks again "
         "(closed loop). Both: clients that also keep to a rate. Trace: the arrivals as they were recorded.",
     )
+    if now == "Trace":
+        return _own_pace()
+    if st.session_state.get(state.RATE) == "":
+        st.session_state[state.RATE] = leaves()[state.RATE].default  # the trace has gone, and its pace with it
     return pair(SHOWN[now])
+
+
+def _own_pace() -> Rendered:
+    """An empty box that states in the link that there is no rate, where silence would be the usual one."""
+    st.session_state[state.RATE] = ""
+    usual = state.one_text(write(leaves()[state.RATE], leaves()[state.RATE].default) or "")
+    st.text_input("Requests/s", value=usual, key=state.RATE, bind="query-params", placeholder="as recorded", disabled=True)
+    return [state.RATE]
 
 
 def _switch() -> None:

@@ -119,6 +119,8 @@ def cannot_run(plan: Json, scenario: Scenario) -> None:
     """No prices and no latencies for a plan that does not run: what is missing, and the nearest change."""
     problems(plan)
     remedies(plan, scenario)
+    if plan["memory"]["fits"] is None:
+        layouts(scenario)
     if plan["memory"]["fits"] is not None:
         chart(memory.bar(plan, ink()), memory.takeaway(plan))
         memory_terms(plan)
@@ -146,6 +148,19 @@ def remedies(plan: Json, scenario: Scenario) -> None:
             )
 
 
+def layouts(scenario: Scenario) -> None:
+    """Splits that are possible and fit, in place of one that is not."""
+    path = "parallel.tensor_parallel_size"
+    sizes = [size for size in (1, 2, 4, 8, 16) if plans.replica(set_path(scenario, path, size))]
+    if not sizes:
+        return
+    st.markdown("**Splits that work**")
+    with st.container(horizontal=True):
+        for size in sizes:
+            label = f"{size} GPU{'s' if size > 1 else ''} per replica"
+            st.button(label, key=f"layout.{size}", on_click=_adopt_changes, args=(scenario, ((path, size),)))
+
+
 def _adopt_changes(scenario: Scenario, changes: tuple[tuple[str, object], ...]) -> None:
     for path, value in changes:
         scenario = set_path(scenario, path, value)
@@ -169,7 +184,11 @@ def table(rows: Rows, alt: str) -> None:
     """Rows that screen readers can walk: short tables wrap and print whole, longer ones scroll, sort and can be searched."""
     import pandas as pd
 
-    filled = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) not in (None, "") for row in rows)]
+    filled = [
+        name
+        for name in dict.fromkeys(name for row in rows for name in row)
+        if any(row.get(name) not in (None, "", MISSING) for row in rows)
+    ]
     if len(rows) > ROWS_SHOWN:
         st.dataframe(pd.DataFrame([dict(row) for row in rows])[filled], hide_index=True, width="stretch", alt=alt, placeholder=MISSING)
         return

@@ -17,13 +17,14 @@ Json = dict[str, Any]
 
 def list_prices(plan: Json, scenario: Scenario) -> None:
     cost = plan["cost"]
-    cached = f"cached {usd(cost['usd_per_mtok_cached_input'])}, " if cost["usd_per_mtok_cached_input"] else ""
-    st.markdown(
-        plain(
-            f"At this load a million input tokens cost {usd(cost['usd_per_mtok_input'])}, {cached}output "
-            f"{usd(cost['usd_per_mtok_output'])}; a request {usd(cost['usd_per_request'])}."
+    if cost["usd_per_request"]:
+        cached = f"cached {usd(cost['usd_per_mtok_cached_input'])}, " if cost["usd_per_mtok_cached_input"] else ""
+        st.markdown(
+            plain(
+                f"At this load a million input tokens cost {usd(cost['usd_per_mtok_input'])}, {cached}output "
+                f"{usd(cost['usd_per_mtok_output'])}; a request {usd(cost['usd_per_request'])}."
+            )
         )
-    )
     if not cost["list_prices"]:
         st.info("Nobody lists this model. Name providers or your own prices under More settings, price.compare_to.")
         return

@@ -14,7 +14,8 @@ from typing import Any
 import streamlit as st
 
 from planner import bounds, plan
-from planner.plan import Plan
+from planner.plan import Deployment, Plan
+from planner.plan import deployment as deployments
 from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.views.text import plain
@@ -35,6 +36,15 @@ def quick_plan(scenario: Scenario) -> Plan:
 def quick(scenario: Scenario) -> Json:
     """Its JSON. Read-only."""
     return quick_plan(scenario).to_dict()
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def replica(scenario: Scenario) -> Deployment | None:
+    """One replica, or None where the layout is not possible or does not fit."""
+    if any(p.severity == "error" for p in deployments.problems(scenario)):
+        return None
+    found = deployments.of(scenario)
+    return found if found.memory.fits else None
 
 
 class Refiner:

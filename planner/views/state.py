@@ -76,6 +76,7 @@ def remember(scenario: Scenario, notes: links.Notes = ()) -> None:
 def gather(rendered: Iterable[str]) -> Scenario:
     """The scenario that the rendered widgets hold. A widget's limits live in the browser only, so it is read as a link is."""
     query = {path: text_of(leaves()[path], st.session_state.get(path)) for path in rendered}
+    query.setdefault(RATE, "")  # no box for a rate is no rate
     found, notes = links.decode(links.versioned({path: text for path, text in query.items() if text is not None}))
     if notes or found != st.session_state["_scenario"]:
         remember(found, notes)

@@ -9,8 +9,7 @@ from typing import Any
 import streamlit as st
 
 from planner import cost
-from planner.plan import Deployment, Steady, steady
-from planner.plan import deployment as deployments
+from planner.plan import Steady, steady
 from planner.scenario import Scenario, set_path
 from planner.views import components, plans
 from planner.views.charts import Ink, Spec, simple, steps
@@ -35,23 +34,14 @@ def fitting(scenario: Scenario) -> Scenario:
     """The scenario with drawn traffic on one kind of replica, or the default one where it cannot run: lessons need a system that works."""
     drawn = {"trace": None} | ({} if scenario.workload.request_rate or scenario.workload.max_concurrency else {"request_rate": 1.0})
     bare = scenario.model_copy(update={"disaggregation": None, "workload": scenario.workload.model_copy(update=drawn)})
-    return bare if replica(bare) else Scenario()
-
-
-@st.cache_resource(max_entries=256, show_spinner=False)
-def replica(scenario: Scenario) -> Deployment | None:
-    """One replica, or None where the layout is not possible or does not fit."""
-    if any(p.severity == "error" for p in deployments.problems(scenario)):
-        return None
-    found = deployments.of(scenario)
-    return found if found.memory.fits else None
+    return bare if plans.replica(bare) else Scenario()
 
 
 def closed(scenario: Scenario, **settings: Any) -> Steady | None:
     """Closed forms of the scenario with settings replaced (dots written as double underscores); None where it cannot run."""
     for path, value in settings.items():
         scenario = set_path(scenario, path.replace("__", "."), value)
-    here = replica(scenario)
+    here = plans.replica(scenario)
     prices = cost.fleet_hour(scenario)
     return steady((here,), scenario.fleet.replicas, prices.replica_usd if prices else None) if here else None
 
@@ -105,7 +95,7 @@ def _batching(s: Scenario, ink: Ink) -> Answer:
 
 def replica_batch(s: Scenario) -> str:
     """The cache-limited batch as text."""
-    here = replica(s)
+    here = plans.replica(s)
     return f"{here.memory.cache_limited_batch:,}" if here else "none"
 
 
@@ -117,7 +107,7 @@ def _paging(s: Scenario, ink: Ink) -> Answer:
         key="lesson.longest",
         bind="query-params",
     )
-    here = replica(set_path(s, "engine.max_model_len", longest))
+    here = plans.replica(set_path(s, "engine.max_model_len", longest))
     if here is None:
         return simple.bars([], "sequences at once", ink), f"One sequence of {longest:,} tokens does not fit at all."
     paged, reserved = here.memory.cache_limited_batch, int(here.memory.max_model_len_concurrency)
@@ -193,7 +183,7 @@ def _quantisation(s: Scenario, ink: Ink) -> Answer:
     found = {p: closed(s, precision__weights=p) for p in ("bf16", "fp8", "int4")}
     rows, lines = [], {}
     for precision, answer in found.items():
-        here = replica(set_path(s, "precision.weights", precision))
+        here = plans.replica(set_path(s, "precision.weights", precision))
         if answer and here:
             lines[precision] = (answer.decode_step_batch1_s, here.memory.cache_limited_batch)
             rows.append(

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
-QUIET_MS = 500
+QUIET_MS = 300
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

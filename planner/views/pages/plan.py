@@ -10,7 +10,7 @@ from planner.scenario import Scenario
 from planner.views import components, details, explanations, frontier, state, verdict
 from planner.views.charts import latency, memory
 from planner.views.components import Card
-from planner.views.text import digits, percent, plain, rate, seconds, usd
+from planner.views.text import MISSING, digits, percent, plain, rate, seconds, usd
 
 Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ def render() -> None:
         components.cannot_run(plan, scenario)
         return
     st.markdown(plain(verdict.binding(plan, scenario)))
-    components.cards(cards(plan, scenario))
+    components.cards([card for card in cards(plan, scenario) if card.value != MISSING])
     if wrong := verdict.how_wrong(plan):
         st.caption(plain(wrong))
     components.estimate(scenario)
@@ -38,7 +38,10 @@ def render() -> None:
         frontier.render(plan, scenario)
     with right:
         st.subheader("How long people wait", anchor=False)
-        components.chart(latency.percentiles(plan, components.ink()), _wait_takeaway(plan))
+        if latency.rows(plan):
+            components.chart(latency.percentiles(plan, components.ink()), _wait_takeaway(plan))
+        else:
+            st.info("No request arrives, so nobody waits. Give a rate or clients in the sidebar.")
     _below(plan, scenario)
 
 
@@ -79,13 +82,13 @@ def cards(plan: Json, scenario: Scenario) -> list[Card]:
         Card(
             "Throughput",
             rate(load["output_tokens_per_s"], "tok/s"),
-            f"{percent(used)} of capacity" if used else f"{digits(load['requests_per_s'])} requests/s",
+            f"{percent(used)} of capacity" if used else rate(load["requests_per_s"], "requests/s"),
             "Output tokens per second of the whole fleet.",
         ),
         Card(
             "Fleet per month",
             usd(cost["usd_per_month"]),
-            f"{needed} replica{'s' if needed != 1 else ''} needed" if needed else f"{cost['gpus']} GPUs",
+            f"{needed} replica{'s' if needed != 1 else ''} needed" if needed else f"{cost['gpus']} GPU{'s' if cost['gpus'] != 1 else ''}",
             "730 hours, every GPU paid for, spares included.",
         ),
     ]
