@@ -137,7 +137,6 @@ def assert_same(case: Case) -> Timeline:
     assert records.kv_used_blocks.tolist() == used.tolist()
     assert replica.kv.used_blocks == 0
     assert not replica._scheduler.batch.appointments
-    assert replica.outstanding_tokens == 0
     return timeline
 
 
@@ -307,7 +306,7 @@ def test_a_run_that_would_not_end_is_stopped_and_says_so() -> None:
     case = Case(endless, Limits(), 10**8)
     timeline = simulate(case.source(), case.replica(), max_steps=1000)
     assert timeline.steps == 1000
-    assert timeline.stopped == "stopped after 1000 steps with 1 requests unfinished"
+    assert timeline.stopped == "stopped after 1,000 steps with 1 requests unfinished"
     assert not timeline.finished.any()
 
 
@@ -392,17 +391,17 @@ def test_a_fetch_holds_nobody_else_up() -> None:
 
 def test_a_router_sees_how_loaded_a_replica_is() -> None:
     replica = Replica(Affine(), Limits(max_num_seqs=2), KvCache(100, 16))
-    assert (replica.queue_length, replica.running_count, replica.outstanding_tokens, replica.next_start_s()) == (0, 0, 0, inf)
+    assert (replica.queue_length, replica.running_count, replica.next_start_s()) == (0, 0, inf)
     for number in range(3):
         replica.admit(request(number, 32, 10), 0.0)
-    assert (replica.queue_length, replica.running_count, replica.outstanding_tokens) == (3, 0, 126)
+    assert (replica.queue_length, replica.running_count) == (3, 0)
     replica.advance(1e-9)
     assert (replica.queue_length, replica.running_count, replica.free_seats, replica.kv.free_blocks) == (1, 2, 0, 96)
     assert replica.now_s == replica.next_start_s() > 0
     assert [r.number for r in replica.unfinished] == [0, 1, 2]
     while replica.advance(inf):
         pass
-    assert (replica.outstanding_tokens, replica.unfinished, replica.idle) == (0, [], True)
+    assert (replica.unfinished, replica.idle) == ([], True)
 
 
 def test_at_load_time_is_split_between_output_input_and_cached_input() -> None:

@@ -15,7 +15,7 @@ from math import inf
 
 from planner.fleet.clock import Clock
 from planner.fleet.routing import Router, Routing
-from planner.scheduler import MAX_STEPS, OUT_OF_STEPS, Ledger, Replica, Timeline
+from planner.scheduler import MAX_STEPS, Ledger, Replica, Timeline
 from planner.workload import Request, Source
 
 
@@ -176,13 +176,13 @@ class _Pools:
         self.clock.touch(passage.prefill)
         self.dispatch(t)
 
-    def close(self, stopped: str) -> DisaggregatedRun:
+    def close(self, stopped: str, max_steps: int | None) -> DisaggregatedRun:
         """End the run; what is still under way comes out unfinished."""
         for request in self.original.values():
             self.ledger.add(request)
         logs = [replica.log() for replica in self.clock.replicas.values()]
         transfers = Transfers(self.link, self.count, self.bytes, self.busy_s, self.queue_s, self.blocked_s)
-        return DisaggregatedRun(self.ledger.timeline(logs, stopped), len(self.prefill), transfers)
+        return DisaggregatedRun(self.ledger.timeline(logs, stopped, max_steps), len(self.prefill), transfers)
 
     def _out(self, request: Request, source: Source) -> None:
         del self.original[request.number]
@@ -237,11 +237,5 @@ def simulate(
             pools.land()
         else:
             pools.arrive(source.next(), t)
-    stopped = ""
-    if clock.steps >= max_steps:
-        stopped = f"stopped after {max_steps}{OUT_OF_STEPS}requests unfinished"
-    elif source.exhausted:
-        stopped = f"stopped after {source.sent} requests: retries keep coming"
-    elif pools.original:
-        stopped = f"{len(pools.original)} requests can never move: the decode pool has no room for them"
-    return pools.close(stopped)
+    stuck = f"{len(pools.original)} requests can never move: the decode pool has no room for them" if pools.original else ""
+    return pools.close(source.stopped or stuck, max_steps if clock.steps >= max_steps else None)

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.fleet.clock import Clock
 from planner.fleet.routing import Router, Routing
-from planner.scheduler import MAX_STEPS, OUT_OF_STEPS, EngineLog, Ledger, Replica, Timeline
+from planner.scheduler import MAX_STEPS, EngineLog, Ledger, Replica, Timeline
 from planner.units import HOUR_S
 from planner.workload import Request, Source
 
@@ -155,7 +155,7 @@ class Fleet:
         if name not in self.serving and name in self.clock.replicas and self.clock.replicas[name].next_start_s() == inf:
             self._close(name, self.clock.remove(name), requests[-1].finish_s)
 
-    def close(self, stopped: str) -> FleetRun:
+    def close(self, stopped: str, max_steps: int | None) -> FleetRun:
         """End the run."""
         for name, replica in self.clock.replicas.items():
             self.logs[name] = replica.log()
@@ -164,7 +164,8 @@ class Fleet:
         for request in self.homeless:
             self.ledger.add(request)
         logs = [self.logs[name] for name in sorted(self.logs)]
-        return FleetRun(self.ledger.timeline(logs, stopped), tuple(self.spans[name] for name in sorted(self.spans)), self.rerouted)
+        spans = tuple(self.spans[name] for name in sorted(self.spans))
+        return FleetRun(self.ledger.timeline(logs, stopped, max_steps), spans, self.rerouted)
 
     def _launch(self, t: float, ready_s: float) -> int:
         name = len(self.spans)
@@ -257,9 +258,4 @@ def simulate(
                 fewer_since_s = t
             elif t - fewer_since_s >= autoscaling.patience_s:
                 fleet.retire(t)
-    stopped = ""
-    if fleet.clock.steps >= max_steps:
-        stopped = f"stopped after {max_steps}{OUT_OF_STEPS}requests unfinished"
-    elif source.exhausted:
-        stopped = f"stopped after {source.sent} requests: retries keep coming"
-    return fleet.close(stopped)
+    return fleet.close(source.stopped, max_steps if fleet.clock.steps >= max_steps else None)

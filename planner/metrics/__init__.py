@@ -5,10 +5,9 @@ from planner.metrics.overload import SENT, backlog_growth, binding, overloaded, 
 from planner.metrics.promises import Kept, Promise, decided, on_average, promises, reached, settled
 from planner.metrics.statistics import MIN_REPLICATIONS, Distribution, known, quantiles, t975, t_interval
 from planner.metrics.summary import Latency, Metrics, Run, Throughput, summarize
-from planner.metrics.window import API_S, Window, e2e_s, gaps_s, good_requests, meets, tpot_s, ttft_s, window
+from planner.metrics.window import Window, e2e_s, gaps_s, good_requests, meets, tpot_s, ttft_s, window
 
 __all__ = [
-    "API_S",
     "MIN_REPLICATIONS",
     "SENT",
     "ClassLatency",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.metrics.statistics import Distribution, combine, quantiles
-from planner.metrics.window import API_S, Mode, e2e_s, meets, tpot_s, ttft_s, window
+from planner.metrics.window import Mode, e2e_s, meets, tpot_s, ttft_s, window
 from planner.scenario import PriorityClass, Slo
 from planner.scheduler import Timeline
 
@@ -27,7 +27,7 @@ class ClassLatency:
 
 
 def by_class(
-    timelines: Sequence[Timeline], classes: Sequence[PriorityClass], slo: Slo, mode: Mode = "planning", api_s: float = API_S
+    timelines: Sequence[Timeline], classes: Sequence[PriorityClass], slo: Slo, mode: Mode = "planning", api_s: float = 0.0
 ) -> tuple[ClassLatency, ...]:
     """One entry per class, in the scenario's order, over the window of the whole traffic; one timeline per replication."""
     windows = [window(t, mode) for t in timelines if len(t)]

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from planner.metrics.statistics import MIN_REPLICATIONS, known, t_interval
-from planner.metrics.window import API_S, Mode, e2e_s, tpot_s, ttft_s, window
+from planner.metrics.window import Mode, e2e_s, tpot_s, ttft_s, window
 from planner.scenario import PriorityClass, Slo
 from planner.scheduler import Timeline
 
@@ -59,7 +59,7 @@ def promises(slo: Slo, classes: Sequence[PriorityClass] = ()) -> tuple[Promise, 
     )
 
 
-def reached(timeline: Timeline, given: Sequence[Promise], api_s: float = API_S, mode: Mode = "planning") -> tuple[Kept, ...]:
+def reached(timeline: Timeline, given: Sequence[Promise], api_s: float = 0.0, mode: Mode = "planning") -> tuple[Kept, ...]:
     """What a run makes of each promise; those given to nobody who came are left out."""
     w = window(timeline, mode)
     latencies = {
@@ -89,9 +89,7 @@ def on_average(runs: Sequence[Sequence[Kept]]) -> tuple[Kept, ...]:
     return tuple(Kept(promise, sum(at_s) / len(at_s)) for promise, at_s in seen.items())
 
 
-def settled(
-    timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = API_S, min_replications: int = MIN_REPLICATIONS
-) -> bool:
+def settled(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = 0.0, min_replications: int = MIN_REPLICATIONS) -> bool:
     """Whether the replications so far are enough: at least five, and what becomes of every promise known to ±10 %."""
     if len(timelines) < min_replications:
         return False
@@ -102,7 +100,7 @@ def settled(
     return all(known(figures) for figures in seen.values())
 
 
-def decided(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = API_S) -> bool:
+def decided(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = 0.0) -> bool:
     """Whether the replications so far tell if the promises are kept: at least five, and for each promise an interval beside its limit.
 
     One that is clearly broken settles it; the others are then of no consequence.

@@ -11,7 +11,7 @@ import numpy as np
 from planner.metrics.overload import backlog_growth, binding, overloaded
 from planner.metrics.promises import promises, settled
 from planner.metrics.statistics import Distribution, combine, quantiles
-from planner.metrics.window import API_S, Mode, Window, e2e_s, gaps_s, good_requests, tpot_s, ttft_s, window, work
+from planner.metrics.window import Mode, Window, e2e_s, gaps_s, good_requests, tpot_s, ttft_s, window, work
 from planner.scenario import PriorityClass, Slo
 from planner.scheduler import FAILED, Timeline
 
@@ -39,8 +39,6 @@ class Throughput:
     """Sequences decoding, over the steps of one replica that decode."""
     busy: float
     """Share of time a step is running."""
-    utilization: float | None
-    """Offered rate over capacity; the plan fills it in once capacity is known."""
     kv_utilization: float
     """Share of the KV pool in use, over time."""
     prefix_hit_rate: float
@@ -51,7 +49,6 @@ class Throughput:
     """Tokens per decode step and sequence."""
     goodput_requests_per_s: float
     """Requests that keep every promise at once; failed, cancelled and unfinished ones are misses."""
-    capacity_requests_per_s: float | None
     good_share: float
     """Share of requests that keep every promise."""
     occupancy: float
@@ -102,7 +99,7 @@ def summarize(
     timelines: Sequence[Timeline],
     slo: Slo,
     mode: Mode = "planning",
-    api_s: float = API_S,
+    api_s: float = 0.0,
     classes: Sequence[PriorityClass] = (),
 ) -> Metrics:
     """One timeline per replication → metrics. `classes` are the workload's, some with promises of their own.
@@ -156,7 +153,6 @@ def _throughput(windows: Sequence[Window], slo: Slo, classes: Sequence[PriorityC
         input_tokens_per_s=mean([w.timeline.input_tokens[w.completed].sum() / s for w, s in zip(windows, span_s, strict=True)]),
         mean_batch=share(sum(x.decode_rows for x in works), sum(x.decode_steps for x in works)),
         busy=min(1.0, share(sum(x.busy_s for x in works), sum(x.span_s for x in works))),
-        utilization=None,
         kv_utilization=share(sum(x.kv_block_s for x in works), sum(x.total_blocks * x.span_s for x in works)),
         prefix_hit_rate=share(
             sum(int(w.timeline.cached_tokens[w.counted].sum()) for w in windows),
@@ -165,7 +161,6 @@ def _throughput(windows: Sequence[Window], slo: Slo, classes: Sequence[PriorityC
         preemptions=sum(int(t.preemptions.sum()) for t in timelines),
         acceptance_length=share(decode_tokens, decode_steps) or 1.0,
         goodput_requests_per_s=mean([g.sum() / s for g, s in zip(good, span_s, strict=True)]),
-        capacity_requests_per_s=None,
         good_share=share(sum(int(g.sum()) for g in good), sum(int(w.counted.sum()) for w in windows)),
         occupancy=1.0 - share(sum(e.padding_rows for e in logs), sum(e.decode_rows for e in logs)),
         kv_waste=max(0.0, 1.0 - share(sum(e.kv_token_s for e in logs), sum(e.kv_block_s * e.block_size for e in logs))),

@@ -11,10 +11,6 @@ import numpy as np
 from planner.scenario import PriorityClass, Slo
 from planner.scheduler import EngineLog, Timeline
 
-API_S = 7.2e-3
-"""Time a server spends on a request outside the engine (HTTP, tokeniser), s: fitted on two models served by vLLM on H100, residual
-6 to 13 ms a model (public inference-sim training runs, read 2026-11-29). Part of TTFT and E2E, not of TPOT."""
-
 Mode = Literal["planning", "benchmark"]
 
 
@@ -59,12 +55,12 @@ def window(timeline: Timeline, mode: Mode) -> Window:
     return Window(timeline, start_s, end_s, counted, counted & timeline.finished, completed)
 
 
-def ttft_s(timeline: Timeline, api_s: float = API_S) -> np.ndarray:
-    """Arrival to first token, s."""
+def ttft_s(timeline: Timeline, api_s: float = 0.0) -> np.ndarray:
+    """Arrival to first token, s. `api_s`: what a server spends on a request outside the engine (HTTP, tokeniser)."""
     return timeline.first_token_s - timeline.arrival_s + api_s
 
 
-def e2e_s(timeline: Timeline, api_s: float = API_S) -> np.ndarray:
+def e2e_s(timeline: Timeline, api_s: float = 0.0) -> np.ndarray:
     """Arrival to last token, s."""
     return timeline.finish_s - timeline.arrival_s + api_s
 
@@ -74,7 +70,7 @@ def tpot_s(timeline: Timeline) -> np.ndarray:
     return (timeline.finish_s - timeline.first_token_s) / np.maximum(timeline.output_tokens - 1, 1)
 
 
-def meets(timeline: Timeline, slo: Slo, api_s: float = API_S) -> np.ndarray:
+def meets(timeline: Timeline, slo: Slo, api_s: float = 0.0) -> np.ndarray:
     """Which requests finished and kept every promise at once."""
     good = timeline.finished.copy()
     for promise_s, latency_s in (
@@ -87,7 +83,7 @@ def meets(timeline: Timeline, slo: Slo, api_s: float = API_S) -> np.ndarray:
     return good
 
 
-def good_requests(timeline: Timeline, slo: Slo, classes: Sequence[PriorityClass] = (), api_s: float = API_S) -> np.ndarray:
+def good_requests(timeline: Timeline, slo: Slo, classes: Sequence[PriorityClass] = (), api_s: float = 0.0) -> np.ndarray:
     """`meets`, each priority class by its own promise where it has one."""
     good = meets(timeline, slo, api_s)
     for index, own in enumerate(classes):

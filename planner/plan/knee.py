@@ -55,7 +55,7 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
     the crossing. At the offered rate those are the runs behind the plan's own verdict, which the capacity then cannot contradict.
     """
     api_s = deployments[0].step_time.api_s
-    given = promises(scenario.slo, scenario.workload.priority_classes)
+    given, mode = promises(scenario.slo, scenario.workload.priority_classes), scenario.simulation.mode
     few: dict[float, list[tuple[Kept, ...]]] = {}  # by rate
     probes: list[capacity.Probe] = []
     spent = 0.0
@@ -67,7 +67,7 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
             raise _OutOfWork
         timeline = run(seed, rate / offered)
         spent += work(timeline, scenario)
-        return None if overloaded(timeline) else reached(timeline, given, api_s)
+        return None if overloaded(timeline) else reached(timeline, given, api_s, mode)
 
     def probe(rate: float) -> float:
         seen: list[tuple[Kept, ...]] = []
@@ -85,7 +85,7 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
     rate = capacity.crossing(probes)
     if rate is None:
         return Knee(0.0, None, stretched(probes, 1.0)) if len(probes) >= PROBES else None
-    many = [reached(t, given, api_s) for t in replications]
+    many = [reached(t, given, api_s, mode) for t in replications]
     at = offered
     if not (len(many) >= RUNS and rate / NEAR < offered < rate * NEAR and isfinite(worst(many)) and not overloaded(*replications)):
         _, at = min((abs(p.rate - rate), p.rate) for p in probes if isfinite(p.strain))

@@ -91,10 +91,13 @@ class Plan:
         }
 
 
+OF_THE_CAPACITY = ("capacity_requests_per_s", "capacity_requests_per_s_ci", "utilization")
+
+
 def throughput_dict(load: Loaded | None) -> dict[str, Any]:
     """The `throughput` part: what the simulation saw, and how that compares with what the plan could carry."""
     if load is None:
-        return dict.fromkeys((*field_names(Throughput), "capacity_requests_per_s_ci"))
+        return dict.fromkeys((*field_names(Throughput), *OF_THE_CAPACITY))
     seen = plain(load.metrics.throughput)
     interval = load.capacity_interval
     return seen | {

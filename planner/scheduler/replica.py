@@ -39,18 +39,15 @@ class Replica:
         kv: KvCache,
         policy: Policy = mixed,
         record_steps: bool = True,
-        max_steps: int = NO_BOUND,
     ) -> None:
         """`record_steps` keeps every step for charts and inter-token latencies; sums are kept in any case."""
         self.step_time, self.limits, self.kv, self.policy = step_time, limits, kv, policy
-        self.max_steps = max_steps
+        self.max_steps = NO_BOUND
         """Bound on the steps it will ever run; `advance` does nothing beyond it."""
         self._log = Log(record_steps)
         self._scheduler = Scheduler(limits, kv, self._log, ends_together=policy is static)
         self._last_start_s = 0.0
         self._blocked = False  # idle, and nothing in the queue can be seated until something is freed, fetched or admitted
-
-    # What a driver does.
 
     def admit(self, request: Request, t: float) -> None:
         """A request reaches the server at `t`. One that can never run here fails at once, with the reason."""
@@ -105,8 +102,6 @@ class Replica:
         """Sums, and records if kept, over the steps so far."""
         return self._log.engine(self.kv, self._scheduler.seats, self.now_s)
 
-    # What a router may look at, beside `kv.free_blocks`.
-
     @property
     def now_s(self) -> float:
         """End of the last step, or start of the next one."""
@@ -138,16 +133,9 @@ class Replica:
         return self._scheduler.free_seats
 
     @property
-    def outstanding_tokens(self) -> int:
-        """Prompt and output tokens of the requests it has not ended yet."""
-        return self._scheduler.outstanding_tokens
-
-    @property
     def unfinished(self) -> list[Request]:
         """Requests that have not ended."""
         return [*self._scheduler.running, *self._scheduler.queue]
-
-    # One step.
 
     def _step(self, until: float) -> None:
         """Plan, and run what was planned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from planner.scheduler.replica import Replica
-from planner.scheduler.timeline import OUT_OF_STEPS, Ledger, Timeline
+from planner.scheduler.timeline import Ledger, Timeline
 from planner.workload import Source
 
 MAX_STEPS = 5_000_000
@@ -27,12 +27,6 @@ def simulate(source: Source, replica: Replica, max_steps: int = MAX_STEPS) -> Ti
                 break
             while source.peek() == arrival_s:  # all who come at once
                 replica.admit(source.next(), arrival_s)
-    left = replica.unfinished
-    for request in left:
+    for request in replica.unfinished:
         ledger.add(request)
-    stopped = ""
-    if replica.steps >= max_steps:
-        stopped = f"stopped after {max_steps}{OUT_OF_STEPS}{len(left)} requests unfinished"
-    elif source.exhausted:
-        stopped = f"stopped after {source.sent} requests: retries keep coming"
-    return ledger.timeline([replica.log()], stopped)
+    return ledger.timeline([replica.log()], source.stopped, max_steps if replica.steps >= max_steps else None)

@@ -34,7 +34,6 @@ class Scheduler:
         self.limits, self.kv, self.log, self.ends_together = limits, kv, log, ends_together
         self.seats = limits.seats
         self.now_s = 0.0
-        self.outstanding_tokens = 0
         self.queue = Queue()
         self.running: dict[Request, None] = {}
         """Everyone with a seat, in order of admission."""
@@ -63,7 +62,6 @@ class Scheduler:
 
     def admit(self, request: Request, t: float) -> None:
         """A request reaches the server at `t`. One that can never run here fails at once, with the reason."""
-        self.outstanding_tokens += request.input_tokens + request.output_tokens
         request.reason = refusal(self.kv, self.limits, self._cut(request))
         if request.reason:
             self._end(request, "failed", t)
@@ -102,8 +100,6 @@ class Scheduler:
             self._keep_appointments()
         if self.starting:
             self._emit_first_tokens()
-
-    # What a policy does.
 
     @property
     def free_seats(self) -> int:
@@ -159,8 +155,6 @@ class Scheduler:
                 self.starting.append(self.prefilling.popleft())
         return chunks
 
-    # What happens to a request.
-
     def _keep_appointments(self) -> None:
         for occasion, request in self.batch.appointments.pop(self.batch.clock):
             if occasion == "window":
@@ -192,7 +186,6 @@ class Scheduler:
         if 0 < room < request.output_tokens:
             if request.decode_steps:
                 request.decode_steps = ceil(request.decode_steps * (room - 1) / (request.output_tokens - 1))
-            self.outstanding_tokens -= request.output_tokens - room
             request.output_tokens, request.truncated = room, True
             request.thinking_tokens = min(request.thinking_tokens, room - 1)
         return request
@@ -296,5 +289,4 @@ class Scheduler:
 
     def _end(self, request: Request, status: str, t: float) -> None:
         request.status, request.finish_s = status, t
-        self.outstanding_tokens -= request.input_tokens + request.output_tokens
         self.ended.append(request)

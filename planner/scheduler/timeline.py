@@ -14,8 +14,6 @@ from planner.workload import Request
 STATUSES = ("finished", "failed", "cancelled", "unfinished")
 FINISHED, FAILED, CANCELLED, UNFINISHED = range(4)
 STATUS_NUMBER = {status: number for number, status in enumerate(STATUSES)}
-OUT_OF_STEPS = " steps with "
-"""In `stopped` where the bound of steps ended a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +101,8 @@ class Timeline:
     """Why requests failed, each reason once."""
     stopped: str = ""
     """Why the simulation gave up before the work was done; empty when it drained."""
+    out_of_steps: bool = False
+    """Whether that was the bound of steps."""
     session_turns: int = 1
     """Requests of one session: a session that waits holds back its later ones, so its queue shows only one of them."""
     expected_requests: float | None = None
@@ -110,11 +110,6 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.number)
-
-    @property
-    def out_of_steps(self) -> bool:
-        """Whether the bound of steps ended it."""
-        return OUT_OF_STEPS in self.stopped
 
     def only(self, which: np.ndarray) -> Timeline:
         """The rows of some requests, say of one priority class, beside the same engines."""
@@ -181,12 +176,16 @@ class Ledger:
         if request.reason:
             self._reasons[request.reason] = None
 
-    def timeline(self, engines: Iterable[EngineLog], stopped: str = "") -> Timeline:
-        """Everything added so far, in order of arrival."""
+    def timeline(self, engines: Iterable[EngineLog], stopped: str = "", max_steps: int | None = None) -> Timeline:
+        """Everything added so far, in order of arrival. `max_steps` is the bound of steps where that ended the run."""
         table = np.array(self._rows).reshape(-1, len(COLUMNS))
         table = table[np.argsort(table[:, 0], kind="stable")]
+        if max_steps is not None:
+            left = int((table[:, COLUMNS.index("status")] == UNFINISHED).sum())
+            stopped = f"stopped after {max_steps:,} steps with {left:,} requests unfinished"
         columns: dict[str, Any] = {
             name: table[:, i].astype(np.int64 if name in WHOLE else bool if name == "truncated" else float)
             for i, name in enumerate(COLUMNS)
         }
-        return Timeline(**columns, engines=tuple(engines), reasons=tuple(self._reasons), stopped=stopped)
+        short = max_steps is not None
+        return Timeline(**columns, engines=tuple(engines), reasons=tuple(self._reasons), stopped=stopped, out_of_steps=short)

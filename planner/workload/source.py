@@ -61,6 +61,11 @@ class Source:
         sessions = len(self.requests.session_start_s)
         return sessions < len(self.requests) or self._clients < sessions or self._retry_rate > 0
 
+    @property
+    def stopped(self) -> str:
+        """Why the traffic was cut short; empty when it was not."""
+        return f"stopped after {self.sent} requests: retries keep coming" if self.exhausted else ""
+
     def peek(self) -> float:
         """Arrival time of the next request known so far, s; infinity when there is none."""
         return self._due[0][0] if self._due else math.inf
