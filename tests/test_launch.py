@@ -313,3 +313,12 @@ def test_a_clamped_normal_has_the_mean_and_spread_that_are_stated(mean, stdev, l
     draws = np.clip(np.random.default_rng(0).normal(start, stdev, 400_000), low, high)
     assert draws.mean() == pytest.approx(wanted, rel=0.01)
     assert draws.std() == pytest.approx(measured_lengths.clamped_stdev(start, stdev, low, high), rel=0.01)
+
+
+def test_even_lengths_need_no_excuse_and_a_ratio_below_one():
+    whole = {"kind": "uniform", "mean": 300, "half_width": 1.0}
+    bench, *_ = loadtest.load_tests(scenario_with(workload={"input_len": whole, "output_len": whole}))
+    assert value_after(bench, "--random-range-ratio") == "0.999"
+    assert bench.notes == ()
+    mixed, *_ = loadtest.load_tests(scenario_with(workload={"input_len": whole, "output_len": HEAVY}))
+    assert "even draws around the means" in mixed.notes[0]

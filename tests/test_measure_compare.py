@@ -412,6 +412,7 @@ def test_a_row_is_laid_over_the_deployment_that_it_states(stated: dict, changed:
         ({"weight_precision": "fp6"}, "has weights in 'fp6'"),
         ({"spec_decode": "unknown-3"}, "measured with speculation .* the plan has none"),
         ({"spec_decode": "eagle3"}, "measured with speculation .eagle3., the plan has none"),
+        ({"disagg": "True"}, "is of disaggregated pools"),
         ({"tp": 3}, "cannot be planned|TP3|illegal|heads"),
     ],
 )

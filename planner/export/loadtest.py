@@ -72,7 +72,8 @@ def vllm_bench(scenario: Scenario, sent: Load, tag: str = "plan") -> LoadTest:
     w = scenario.workload
     shared = shared_tokens(scenario)
     inputs, outputs = lengths(scenario)
-    half_width = max(_half_width(w.input_len), _half_width(w.output_len))
+    # The client wants a ratio below one.
+    half_width = min(0.999, max(_half_width(w.input_len), _half_width(w.output_len)))
     arguments = ["--backend", "openai", "--base-url", BASE_URL, "--endpoint", "/v1/completions", "--model", repository(scenario.model)]
     arguments += ["--dataset-name", "random", "--random-prefix-len", str(shared), "--random-input-len", str(round(inputs.mean))]
     arguments += ["--random-output-len", str(round(outputs.mean)), "--random-range-ratio", f"{half_width:g}"]
@@ -88,8 +89,8 @@ def vllm_bench(scenario: Scenario, sent: Load, tag: str = "plan") -> LoadTest:
         arguments += ["--goodput", *goodput]
     arguments += ["--save-result", "--result-filename", f"{tag}-vllm-bench.json"]
     notes = []
-    even = [_half_width(w.input_len) == half_width or not inputs.stdev, _half_width(w.output_len) == half_width or not outputs.stdev]
-    if (inputs.stdev or outputs.stdev) and not (half_width and all(even)):
+    drawn = [length for length, found in ((w.input_len, inputs), (w.output_len, outputs)) if found.stdev]
+    if not all(half_width and abs(_half_width(length) - half_width) < 0.01 for length in drawn):
         shape = "even draws around the means" if half_width else "one length each"
         sends = f"Lengths sent: {shape}, prompts of {_tokens(shared + inputs.mean)} and answers of {_tokens(outputs.mean)} tokens"
         notes = [f"{sends}; the plan's spread is {_spreads(inputs, outputs)}, so for tail percentiles use the aiperf command."]

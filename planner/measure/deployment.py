@@ -89,6 +89,8 @@ def context(scenario: Scenario, row: Row) -> dict[str, Any]:
 
 def _same_server(scenario: Scenario, row: Row) -> None:
     split = scenario.disaggregation
+    if str(row.get("disagg") or "").strip().lower() in ("true", "1", "yes") and split is None:
+        raise InputError(f"{_name(row)} is of disaggregated pools, the plan has none; compare it with a plan of its own (disaggregation)")
     gpus = {split.prefill.gpu, split.decode.gpu} if split else {scenario.hardware.gpu}
     engines = {split.prefill.engine.name, split.decode.engine.name} if split else {scenario.engine.name}
     if label := row.get("gpu"):
