@@ -591,6 +591,11 @@ def test_shared_weights_are_held_once_and_computed_every_time():
     assert all((t.n, t.k) == (7424, 7424) for t in shared)
 
 
+def test_loops_beyond_the_layers_there_are():
+    raw = CLASSES["dory"]["config"] | {"n_input_layers": 1000, "n_output_layers": 1000}
+    assert from_hf_config(raw).layers_by_kind() == {"window": 27, "full": 9}
+
+
 def test_experts_for_images_are_in_memory_and_not_in_a_token_of_text():
     arch = from_hf_config(CLASSES["ernie4_5_vl_moe"]["config"])
     assert arch.active_params < 3.6e9

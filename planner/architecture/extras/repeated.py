@@ -97,7 +97,7 @@ def dory_order(c: Config, drafts: list[Draft]) -> list[Draft]:
     n = len(drafts)
     first, tail = c.whole("n_input_layers", default=0, low=0), c.whole("n_output_layers", default=0, low=0)
     loops = c.whole("n_recurrent_loops", default=1, high=64)
-    middle = range(min(first, n), max(first, n - tail))
+    middle = range(min(first, n), max(min(first, n), n - tail))
     turns = run(drafts, [*range(middle.start), *list(middle) * loops, *range(middle.stop, n)])
     if c.text("recurrent_kv_cache_mode") != "last_loop":
         return turns

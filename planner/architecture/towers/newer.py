@@ -7,6 +7,7 @@ from itertools import pairwise
 from planner.architecture.config import Config
 from planner.architecture.towers.shapes import block, merge, patch, patches, sizes
 from planner.architecture.towers.vision import qwen2_5_vl, siglip
+from planner.problems import InputError
 
 
 def _mlp(inner: int, n: int, out: int) -> int:
@@ -39,6 +40,25 @@ def exaone4_5(c: Config, text: int) -> int:
 def hyperclovax(c: Config, text: int) -> int:
     out = c.whole("out_hidden_size", default=text)
     return qwen2_5_vl(c, text) + out * text + text
+
+
+def nemotron_omni(c: Config, text: int) -> int:
+    """RADIO: patches of stills and of video, one table of positions for the largest image, a projector without biases."""
+    h, ff, n = sizes(c)
+    side, inner = c.side("max_img_size", "image_size") // c.side("patch_size"), c.whole("model.projector_hidden_size", default=text)
+    patches_ = h * (c.whole("patch_dim", default=3 * c.side("patch_size") ** 2) + c.whole("video_patch_dim", default=0, low=0))
+    tokens = c.whole("num_cls_tokens", default=0, low=0) + c.whole("num_registers", default=0, low=0)
+    return patches_ + (side**2 + tokens) * h + n * (block(h, ff) + 2 * h) + 4 * h + 4 * h * inner + inner * text
+
+
+FASTVIT_MCI3 = 122_714_208
+"""Parameters of the one convolutional tower that FastVLM names (transformers 5.24.0, meta device, 2026-11-30)."""
+
+
+def fast_vlm(c: Config, text: int) -> int:
+    if c.text("architecture") != "fastvit_mci3":
+        raise InputError(f"config key vision_config.architecture is {c.text('architecture')[:40]!r}; only fastvit_mci3 is known")
+    return FASTVIT_MCI3 + _mlp(c.whole("hidden_size"), text, text)
 
 
 def paddleocr(c: Config, text: int) -> int:
