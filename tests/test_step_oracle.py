@@ -69,6 +69,11 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "windows, 8-bit cache": {"model": {"name": "gemma-3-27b"}, "precision": {"kv_cache": "fp8"}},
     "recurrent": {"model": {"name": "qwen3-next-80b-a3b"}, "parallel": tp(4)},
     "chosen tokens": {"model": {"name": "deepseek-v3.2"}, "parallel": tp(8)},
+    "chosen tokens, drafted": {
+        "model": {"name": "deepseek-v3.2"},
+        "parallel": tp(8),
+        "speculative": {"method": "mtp", "num_speculative_tokens": 6, "acceptance_rate": 0.5},
+    },
     "compressed cache": {"model": {"name": "deepseek-v4-flash"}, "precision": AUTO, "parallel": tp(4)},
     "pipeline": {"model": LLAMA_70B, "parallel": {"pipeline_parallel_size": 4}},
     "uneven pipeline": {"model": LLAMA_8B, "parallel": {"pipeline_parallel_size": 3}},
