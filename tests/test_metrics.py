@@ -15,6 +15,7 @@ from planner.metrics import (
     backlog_growth,
     binding,
     by_class,
+    decided,
     gaps_s,
     good_requests,
     known,
@@ -237,6 +238,19 @@ def test_replications_give_intervals_and_settle() -> None:
     assert settled(runs, promises(slo))
     assert metrics.simulation.stable
     assert not settled(runs[:4], promises(slo)), "five at least"
+
+
+def test_a_promise_is_decided_once_it_lies_beside_what_was_seen() -> None:
+    runs = [served(8.0, 600, seed, output_len=60.0) for seed in range(5)]
+    at_s = float(np.mean([reached(t, promises(Slo(ttft_s=1.0, tpot_s=None)))[0].at_s for t in runs]))
+    easy, hopeless, close = (promises(Slo(ttft_s=at_s * factor, tpot_s=None)) for factor in (3.0, 0.3, 1.0))
+    assert decided(runs, easy)
+    assert decided(runs, hopeless)
+    assert not decided(runs, close), "the limit lies inside the interval"
+    assert not decided(runs[:4], easy), "five at least"
+    assert decided(runs[:1], ()), "nothing is promised"
+    broken = promises(Slo(ttft_s=at_s * 0.3, tpot_s=None)) + close
+    assert decided(runs, broken), "one that is broken is enough"
 
 
 def w_ttft(timeline: Timeline) -> np.ndarray:

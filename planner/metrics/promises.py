@@ -103,8 +103,10 @@ def settled(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: floa
 def decided(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = 0.0) -> bool:
     """Whether the replications so far tell if the promises are kept: at least five, and for each promise an interval beside its limit.
 
-    One that is clearly broken settles it; the others are then of no consequence.
+    One that is clearly broken settles it; the others are then of no consequence. Without promises there is nothing to tell.
     """
+    if not given:
+        return True
     if len(timelines) < MIN_REPLICATIONS:
         return False
     seen: dict[Promise, list[float]] = {}
