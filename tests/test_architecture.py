@@ -591,6 +591,26 @@ def test_shared_weights_are_held_once_and_computed_every_time():
     assert all((t.n, t.k) == (7424, 7424) for t in shared)
 
 
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {"num_hidden_layers": 80, "ffn_hidden_size": 4096, "num_query_groups": 2},
+        {
+            **{"num_hidden_layers": 80, "zaya_layers": ["a", 16] * 40, "ffn_hidden_size_list": [0, 4096] * 40, "ffn_hidden_size": 4096},
+            **{"cca_num_q_heads": [8, 0] * 40, "num_query_groups_list": [2, 0] * 40, "zaya_mlp_expansion": [0, 256] * 40},
+        },
+    ],
+)
+def test_the_first_files_of_zaya_say_the_same_in_other_words(listed: dict[str, Any]):
+    raw = {
+        **{"model_type": "zaya", "cca": True, "hidden_size": 2048, "head_dim": 128, "kv_channels": 128, "num_attention_heads": 8},
+        **{"num_key_value_heads": 2, "num_experts": 16, "moe_router_topk": 1, "vocab_size": 262272, "tie_word_embeddings": True},
+        **{"max_position_embeddings": 131072, "activation_func": "swiglu", "gated_linear_unit": True, "sliding_window": None},
+    }
+    arch, later = from_hf_config(raw | listed), from_hf_config(CLASSES["zaya"]["config"])
+    assert (arch.total_params, arch.kv_bytes_per_token(), arch.estimate) == (later.total_params, later.kv_bytes_per_token(), False)
+
+
 def test_loops_beyond_the_layers_there_are():
     raw = CLASSES["dory"]["config"] | {"n_input_layers": 1000, "n_output_layers": 1000}
     assert from_hf_config(raw).layers_by_kind() == {"window": 27, "full": 9}

@@ -76,6 +76,7 @@ SPELLING: dict[str, Callable[[spelling.Raw], spelling.Raw]] = {
     "image_experts": spelling.by_modality,
     "jetmoe": spelling.jetmoe,
     "zamba": spelling.zamba,
+    "zaya": spelling.zaya,
 }
 BY_PLACE = ("axk2", "idefics", "inkling2", "zaya")
 """Layers of one kind differ by where they stand."""

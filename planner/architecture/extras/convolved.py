@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from planner.architecture import keys, mixers
 from planner.architecture.config import Config
 from planner.architecture.model import Attention, Recurrent, Tensor
-from planner.problems import InputError
 
 if TYPE_CHECKING:
     from planner.architecture.build import Draft
@@ -153,8 +152,4 @@ def zaya(c: Config, hidden: int, d: Draft) -> None:
 
 
 def zaya_outer(c: Config, hidden: int) -> list[Tensor]:
-    if c.has("zaya_layers"):
-        raise InputError(
-            "config key zaya_layers lists attention and expert layers apart, which is not understood; use the file that has layer_types"
-        )
     return [_norm("input_scale", hidden, 2)]

@@ -53,3 +53,57 @@ def by_modality(raw: Raw) -> Raw:
 def without_drafter(raw: Raw) -> Raw:
     """DeepSeek V4.1 counts the stages of its DSpark drafter as MTP layers; they are built unlike the model's."""
     return {k: v for k, v in raw.items() if k != "num_nextn_predict_layers"}
+
+
+def zaya(raw: Raw) -> Raw:
+    """The first files of ZAYA1 list attention and experts as layers of their own and give both halves of the gated MLP as one width.
+
+    Sizes may come as one entry per layer, zero where a layer has none.
+    """
+    wide = _first(raw.get("ffn_hidden_size_list")) or _first(raw.get("ffn_hidden_size"))
+    if "moe_intermediate_size" in raw or not wide:
+        return raw
+    placed = raw.get("zaya_layers")
+    layers = placed.count("a") if isinstance(placed, list) else (_whole(raw, "num_hidden_layers") or 0) // 2
+    usual = {
+        "num_hidden_layers": layers or None,
+        "moe_intermediate_size": wide // 2,
+        "num_experts_per_tok": _first(raw.get("moe_router_topk")),
+        "num_attention_heads": _first(raw.get("cca_num_q_heads")) or raw.get("num_attention_heads"),
+        "num_key_value_heads": _first(raw.get("num_query_groups_list")) or raw.get("num_key_value_heads"),
+        "router_hidden_size": _first(raw.get("zaya_mlp_expansion")),
+    }
+    return {k: v for k, v in raw.items() if k not in ZAYA_LEGACY} | {k: v for k, v in usual.items() if v is not None}
+
+
+def _first(value: object) -> int | None:
+    """The first whole number above zero, of a list or alone."""
+    values = value if isinstance(value, list) else [value]
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
+
+
+ZAYA_LEGACY = frozenset(
+    {
+        *(
+            "cca",
+            "cca_num_q_heads",
+            "ffn_hidden_size",
+            "ffn_hidden_size_list",
+            "moe_router_topk",
+            "num_query_groups",
+            "num_query_groups_list",
+        ),
+        *(
+            "zaya_layers",
+            "zaya_mlp_expansion",
+            "zaya_use_mod",
+            "zaya_high_prec",
+            "zaya_use_eda",
+            "gated_linear_unit",
+            "scale_residual_merge",
+        ),
+        *("fused_add_norm", "add_bias_linear", "kv_channels", "normalization", "apply_rope_fusion", "clamp_temp", "mamba_cache_dtype"),
+        *("bias_activation_fusion", "activation_func_fp8_input_store", "activation_func"),
+    }
+)
+"""Keys that the later files of ZAYA1 no longer have."""
