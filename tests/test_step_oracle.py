@@ -41,6 +41,12 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
         "hardware": {"gpu": "b200-sxm"},
         "engine": {"name": "trtllm", "version": "1.0.0"},
     },
+    "two hosts to wait for": {
+        "model": {"name": "qwen3-30b-a3b"},
+        "hardware": {"gpu": "b200-sxm"},
+        "engine": {"name": "trtllm", "version": "1.0.0"},
+        "parallel": {"data_parallel_size": 2, "enable_expert_parallel": True},
+    },
     "experts": {"model": {"name": "mixtral-8x7b"}, "parallel": tp(2)},
     "experts cut over data-parallel ranks": {"model": {"name": "mixtral-8x7b"}, "parallel": {"data_parallel_size": 4}},
     "whole experts, groups of two": {
@@ -117,6 +123,8 @@ STEPS: tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...] = (
     (5, 2000, ((100, 77), (2048, 0))),
     (3, 90, ((3, 50),)),
     (256, 4000, ((64, 20_000),)),
+    (2000, 100, ()),
+    (2000, 100, ((8, 0),)),
 )
 """(decoding sequences, context of each, chunks)."""
 
