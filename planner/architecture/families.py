@@ -169,6 +169,7 @@ FAMILIES: dict[str, Family] = {
     "idefics": Family(extra="idefics"),
     "inkling": Family(qk_norm="head", correction_bias=True, windows="pattern", hybrid="full", extra="inkling"),
     "inkling2": Family(gate="full", correction_bias=True, windows="pattern", hybrid="full", extra="inkling2"),
+    "internlm": Family(qkv_bias="bias", o_bias="bias"),
     "internlm2": Family(qkv_bias="bias", o_bias="bias"),
     "internlm3": Family(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
     "iquestcoder": LLAMA,
@@ -217,6 +218,7 @@ FAMILIES: dict[str, Family] = {
     "opt": replace(GPT, positions=2),
     "persimmon": Family(qkv_bias=True, o_bias=True, mlp_bias=True, qk_norm="head", qk_norm_if="qk_layernorm", norm_params=2, gated=False),
     "phi": Family(qkv_bias=True, o_bias=True, mlp_bias=True, norms=1, norm_params=2, gated=False, ffn_ratio=4, head_bias=True),
+    "orion": Family(norm_params=2),
     "paddleocr_vl": LLAMA,
     "phi3": Family(windows="all"),
     "phimoe": Family(norm_params=2, windows="none", head_bias="lm_head_bias"),
@@ -286,7 +288,10 @@ SAME_AS = {
     "deci": "nemotron-nas",
     "Yi": "llama",
     "aquila": "llama",
+    "bailing_moe_v3": "bailing_hybrid",
+    "bailing_moe_v3_vl": "bailing_hybrid",
     "code_llama": "llama",
+    "xverse": "llama",
 }
 """Model types that are decoders of another family (multimodal wrappers, renamed copies)."""
 

@@ -129,7 +129,8 @@ def kda(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         _small("A_log", heads),
         _small("o_norm", dim, 1, "none"),
     ]
-    if c.get("kda_lower_bound") is not None or c.switch("no_kda_lora"):
+    whole = c.switch("no_kda_lora")
+    if c.get("kda_lower_bound") is not None or whole:
         tensors += [_linear("f_proj", out, hidden), _linear("g_proj", out, hidden)]
     elif c.switch("use_full_rank_gate"):
         tensors += [_linear("f_a_proj", rank, hidden, "none"), _linear("f_b_proj", out, rank), _linear("g_proj", out, hidden)]
