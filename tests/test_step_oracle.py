@@ -88,6 +88,7 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "PCIe": {"model": LLAMA_8B, "hardware": {"gpu": "l40s"}, "parallel": tp(4)},
     "NVLink cut to PCIe": {"model": LLAMA_8B, "hardware": {"overrides": {"link_gb_s": 40}}, "parallel": tp(2)},
     "NVLink cut to PCIe 5": {"model": LLAMA_8B, "hardware": {"overrides": {"link_gb_s": 64}}, "parallel": tp(4)},
+    "NVLink cut to a third": {"model": LLAMA_8B, "hardware": {"overrides": {"link_gb_s": 150}}, "parallel": tp(2)},
     "n-grams": {"model": LLAMA_8B, "speculative": {"method": "ngram", "num_speculative_tokens": 4, "acceptance_rate": 0.3}},
     "Medusa": {"model": LLAMA_8B, "speculative": {"method": "medusa", "num_speculative_tokens": 3, "acceptance_rate": 0.3}},
     "EAGLE-3": {"model": LLAMA_8B, "speculative": {"method": "eagle3", "num_speculative_tokens": 3, "acceptance_rate": 0.6}},
