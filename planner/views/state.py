@@ -6,7 +6,7 @@ step. In front of it stands one canonicalising step, because that binding takes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import streamlit as st
@@ -73,10 +73,11 @@ def remember(scenario: Scenario, notes: links.Notes = ()) -> None:
     st.session_state["_scenario"], st.session_state["_notes"] = scenario, notes
 
 
-def gather(rendered: Iterable[str]) -> Scenario:
+def gather(rendered: Collection[str]) -> Scenario:
     """The scenario that the rendered widgets hold. A widget's limits live in the browser only, so it is read as a link is."""
     query = {path: text_of(leaves()[path], st.session_state.get(path)) for path in rendered}
     query.setdefault(RATE, "")  # no box for a rate is no rate
+    st.session_state["_drawn"] = frozenset(rendered)
     found, notes = links.decode(links.versioned({path: text for path, text in query.items() if text is not None}))
     if notes or found != st.session_state["_scenario"]:
         remember(found, notes)
@@ -91,6 +92,9 @@ def adopt(scenario: Scenario) -> None:
         st.session_state[path] = value_of(leaves()[path], scenario)
     for path in st.session_state["_others"]:
         st.session_state[path] = one_text(query[path])
+    # A box that is about to appear does not write its value into the address by itself; one that is there does, and alone may.
+    drawn = st.session_state.get("_drawn", ())
+    st.query_params.update({path: texts for path, texts in query.items() if path in leaves() and path not in drawn})
     remember(scenario)
 
 

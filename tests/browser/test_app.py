@@ -128,6 +128,17 @@ def test_a_plan_that_does_not_fit_offers_no_price_and_a_way_out(page: Page):
     assert page.get_by_test_id("stVegaLiteChart").count() == 1
 
 
+def test_a_chosen_question_is_in_the_link_with_all_its_settings(page: Page):
+    go(page, f"/?{SMALL}")
+    box = page.get_by_label("Start from a question", exact=True)
+    box.fill("speculation")
+    box.press("Enter")
+    expect(page).to_have_url(re.compile(r"speculative\.acceptance_rates="))  # a setting whose box was not there before
+    page.reload()
+    settle(page)
+    assert links.decode(page.url) == (presets.load("speculation-70b"), ())
+
+
 def test_how_requests_come_is_a_choice_that_the_link_keeps(page: Page):
     go(page, f"/?{SMALL}")
     page.get_by_role("radio", name="Clients").click()
