@@ -58,3 +58,18 @@ def prompt_quantile(workload: Workload, share: float) -> float:
     if workload.trace is not None:
         return float(np.quantile(traces.get(workload.trace).input_tokens, share))
     return max(length_quantile(workload.input_len, share), workload.shared_prefix_len)
+
+
+ALMOST_ALL = 0.999
+"""Share of requests that a limit on the length of a sequence has to let through."""
+
+
+def longest_tokens(workload: Workload) -> float:
+    """Tokens of a sequence at its end that all but a thousandth of the requests stay within, the last turn of a session included."""
+    cut = float(workload.max_output_len or inf)
+    if workload.trace is not None:
+        trace = traces.get(workload.trace)
+        return float(np.quantile(trace.input_tokens.clip(1) + trace.output_tokens.clip(1, cut), ALMOST_ALL))
+    means = of(workload)
+    history = 2 * (means.reusable_tokens - means.shared_tokens)
+    return prompt_quantile(workload, ALMOST_ALL) + min(length_quantile(workload.output_len, ALMOST_ALL), cut) + history

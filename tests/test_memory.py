@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import architecture, hardware, memory, sharding
+from planner import architecture, hardware, memory, sharding, traffic
 from planner.catalog.engine_memory import engine_memory
 from planner.memory import MemoryPlan, blocks
-from planner.scenario import Engine, Scenario
+from planner.scenario import Engine, Scenario, Workload
 from planner.units import GB, GIB
 
 sys.path.insert(0, str(Path(__file__).parent / "bench"))
@@ -168,6 +168,17 @@ def test_a_long_default_context_that_does_not_fit_is_cured_by_max_model_len():
     assert plan.cache_limited_batch > 0, "the planned sequences would fit"
     first = plan.remedies[0]
     assert (first.field, first.value, first.fits) == ("engine.max_model_len", 2048, True)
+
+
+def test_the_remedy_of_a_shorter_context_lets_the_longest_prompts_through():
+    lengths = {"kind": "lognormal", "mean": 1155, "cv": 1.86, "max": 16_000}
+    plan = budget(model={"name": "llama-3.3-70b"}, precision={"weights": "int4"}, workload={"input_len": lengths, "output_len": 211})
+    assert not plan.fits
+    first = plan.remedies[0]
+    assert first.field == "engine.max_model_len"
+    assert 16_000 < first.value <= 17_408
+    turns = traffic.longest_tokens(Workload(input_len=1000, output_len=100, turns=10))
+    assert turns == pytest.approx(1100 + 9 * 1100)
 
 
 def test_a_shared_prefix_is_held_once_per_group():

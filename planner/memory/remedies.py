@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, product
 from typing import Any
 
+from planner import traffic
 from planner.architecture import Architecture
 from planner.architecture.storage import weight_precision
 from planner.hardware import Gpu
-from planner.memory.lengths import final_length
 from planner.memory.model import MemoryPlan, Remedy
 from planner.problems import InputError
 from planner.scenario import Scenario
@@ -90,8 +90,7 @@ def _lossy(remedy: Remedy) -> bool:
 def _settings(arch: Architecture, scenario: Scenario, now: MemoryPlan) -> Iterator[Change]:
     """Free changes of the engine's limits."""
     e = scenario.engine
-    length, _ = final_length(scenario)
-    needed = math.ceil(length / LENGTH_STEP) * LENGTH_STEP
+    needed = math.ceil(traffic.longest_tokens(scenario.workload) / LENGTH_STEP) * LENGTH_STEP
     if scenario.fidelity == "textbook":
         return
     if needed < now.max_model_len:
