@@ -49,7 +49,7 @@ def test_sizes_in_the_list_are_those_of_the_configurations():
 
 def test_only_deepseek_v4_is_an_estimate():
     estimates = [slug for slug in ROWS if architecture.of(Model(name=slug)).estimate]
-    assert estimates == ["deepseek-v4-flash", "deepseek-v4-pro"], "its cache, which nobody has confirmed"
+    assert estimates == ["deepseek-v4-flash", "deepseek-v4-pro", "deepseek-v4.1-flash"], "caches of V4, prefill of V4.1"
 
 
 def test_most_configurations_are_verbatim_files():
