@@ -94,12 +94,15 @@ def adopt(scenario: Scenario) -> None:
         st.session_state[path] = one_text(query[path])
     # A box that is about to appear does not write its value into the address by itself; one that is there does, and alone may.
     drawn = st.session_state.get("_drawn", ())
+    st.session_state["_adopted"] = True
     st.query_params.update({path: texts for path, texts in query.items() if path in leaves() and path not in drawn})
     remember(scenario)
 
 
 def others() -> list[str]:
     """Settings in use that have no control of their own: from the scenario, the address bar, or added by hand."""
+    if st.session_state.pop("_adopted", False):
+        return list(st.session_state["_others"])  # the address may still hold what the adopted scenario has done away with
     held = [*st.session_state.get("_others", []), *(key for key in st.query_params if key in leaves()), *address(scenario())]
     st.session_state["_others"] = list(dict.fromkeys(path for path in held if path not in PATHS))
     return st.session_state["_others"]
