@@ -191,7 +191,7 @@ def test_both_pools_grow() -> None:
     fleet = growth.larger(split.model_copy(update={"fleet": split.fleet.model_copy(update={"spares": 1})}), 2.5)
     assert dict(fleet.changes) == {"disaggregation.prefill.replicas": 3, "disaggregation.decode.replicas": 5}
     assert fleet.gpus == 4 + 6
-    assert fleet.words == "about 3 prefill and 5 decode replicas (10 × h100-sxm, 1 spare replica included)"
+    assert fleet.words == "about 3 prefill and 5 decode replicas (10 × h100-sxm, 1 spare replica of each kind included)"
 
 
 def test_no_traffic_keeps_the_closed_forms() -> None:

@@ -69,6 +69,16 @@ def test_wrong_input_is_told_in_one_sentence(data: object, words: list[str]) -> 
         assert word in message
 
 
+def test_set_path_creates_sections_inside_one_that_is_off() -> None:
+    split = set_path(Scenario(), "disaggregation.decode.replicas", 3).disaggregation
+    assert split is not None
+    assert split.decode.replicas == 3
+    with pytest.raises(InputError, match="did you mean speculative"):
+        set_path(Scenario(), "speculativ.method", "ngram")
+    with pytest.raises(InputError, match="did you mean disaggregation.prefill"):
+        set_path(Scenario(), "disaggregation.prefil.replicas", 3)
+
+
 def test_set_path_creates_null_sections_and_validates() -> None:
     changed = set_path(Scenario(), "speculative.num_speculative_tokens", 5)
     assert changed.speculative is not None

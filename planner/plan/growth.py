@@ -56,7 +56,8 @@ def larger(scenario: Scenario, factor: float, at_least: bool = False) -> Larger:
         by_gpu[gpu] = by_gpu.get(gpu, 0) + replica_gpus * (count + grown.fleet.spares)
     bought = " + ".join(f"{count:,} × {gpu}" for gpu, count in by_gpu.items())
     spares = grown.fleet.spares
-    kept = f", {spares:,} spare {'replica' if spares == 1 else 'replicas'} included" if spares else ""
+    kind = " of each kind" if split is not None else ""
+    kept = f", {spares:,} spare {'replica' if spares == 1 else 'replicas'}{kind} included" if spares else ""
     bill = cost.fleet_hour(grown)
     month = None if bill is None else bill.total_usd * HOURS_PER_MONTH
     return Larger(f"{what} ({bought}{kept})", changes, sum(by_gpu.values()), month, at_least)

@@ -118,9 +118,10 @@ def set_path(scenario: Scenario, path: str, value: object) -> Scenario:
     *sections, last = path.split(".")
     at = data
     for name in sections:
-        if not isinstance(at, dict) or name not in at:
+        if not isinstance(at, dict):
             break
-        at[name] = at[name] if at[name] is not None else {}
+        if at.get(name) is None:
+            at[name] = {}  # a section that is off, or a name that `parse` will not know
         at = at[name]
     if not isinstance(at, dict):
         raise InputError(f"{path!r} is not a field of a scenario: {'.'.join(sections)} has no fields of its own")
