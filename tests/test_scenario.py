@@ -75,7 +75,7 @@ def test_set_path_creates_sections_inside_one_that_is_off() -> None:
     assert split.decode.replicas == 3
     with pytest.raises(InputError, match="did you mean speculative"):
         set_path(Scenario(), "speculativ.method", "ngram")
-    with pytest.raises(InputError, match="did you mean disaggregation.prefill"):
+    with pytest.raises(InputError, match=r"did you mean disaggregation\.prefill"):
         set_path(Scenario(), "disaggregation.prefil.replicas", 3)
 
 
