@@ -60,7 +60,6 @@ def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(command, question, marks=() if (command, question) in ASKED_EVERY_DAY else pytest.mark.slow)
         for command in COMMANDS
         for question in QUESTIONS
-        if (command, question) != ("sensitivity", "a million requests a second")  # half a thousand simulated fleets
     ],
 )
 def test_every_command_answers_or_says_why_not(command: str, question: str, tmp_path: Path) -> None:

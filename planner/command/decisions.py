@@ -171,7 +171,11 @@ def run_sensitivity(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"now": plain(now), "tornado": plain(bars), "flips": plain(moved)})
         return 0
-    own = f"{now.replicas} replica{'s' * (now.replicas != 1)}" if now.replicas else "no number of replicas keeps the promise"
+    own = (
+        f"{now.replicas} replica{'s' * (now.replicas != 1)}"
+        if now.replicas
+        else f"no number of replicas up to {sensitivity.MOST_REPLICAS:,} keeps the promise"
+    )
     own += f", ${now.own_usd_per_month:,.0f} a month" if math.isfinite(now.own_usd_per_month) else ""
     print(f"{own}; the cheapest list price: {'$' * math.isfinite(now.api_usd_per_month)}{_usd(now.api_usd_per_month)}")
     print_table(
