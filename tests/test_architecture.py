@@ -611,6 +611,23 @@ def test_the_first_files_of_zaya_say_the_same_in_other_words(listed: dict[str, A
     assert (arch.total_params, arch.kv_bytes_per_token(), arch.estimate) == (later.total_params, later.kv_bytes_per_token(), False)
 
 
+@pytest.mark.parametrize(
+    ("name", "more", "rotated"),
+    [
+        ("inkling_text", {}, 0),
+        ("inkling2", {}, 0),
+        ("zamba", {}, 0),
+        ("zamba2", {}, 0),
+        ("zamba2", {"use_mem_rope": True}, 160),
+        ("zaya", {"rope_parameters": {"hybrid": {"partial_rotary_factor": 0.5}, "hybrid_sliding": {"partial_rotary_factor": 0.25}}}, 64),
+        ("zaya", {"rope_parameters": {"hybrid": {"partial_rotary_factor": 0.5}, "hybrid_sliding": {"rope_theta": 1e4}}}, 128),
+        ("zaya", {"rope_parameters": {"partial_rotary_factor": 0.5}}, 64),
+    ],
+)
+def test_what_is_rotated_of_a_head(name: str, more: dict[str, Any], rotated: int):
+    assert from_hf_config(CLASSES[name]["config"] | more).rotary_dim == rotated
+
+
 def test_loops_beyond_the_layers_there_are():
     raw = CLASSES["dory"]["config"] | {"n_input_layers": 1000, "n_output_layers": 1000}
     assert from_hf_config(raw).layers_by_kind() == {"window": 27, "full": 9}

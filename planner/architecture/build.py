@@ -341,7 +341,7 @@ def mtp_of(drafts: list[Draft], hidden: int, layers: int) -> tuple[tuple[Tensor,
 
 def rotary_dim(c: Config, family: Family, attention: Attention | None) -> int:
     """Rotary dimensions of one head; 0 where positions are learned or absent."""
-    if attention is None or family.positions >= 0 or c.text("position_embedding_type") == "nope":
+    if attention is None or family.positions >= 0 or c.text("position_embedding_type") == "nope" or not flag(c, family.rotary):
         return 0
     if attention.mla or attention.local_window:
         return attention.qk_rope_head_dim or c.whole("qk_rope_head_dim", default=0, low=0)
@@ -351,6 +351,9 @@ def rotary_dim(c: Config, family: Family, attention: Attention | None) -> int:
     factor = c.get("partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage")
     if factor is None and isinstance(parameters, Mapping):
         factor = parameters.get("partial_rotary_factor")
+        by_type = [p.get("partial_rotary_factor", 1.0) for p in parameters.values() if isinstance(p, Mapping)]
+        if factor is None and by_type:  # one table serves all types of layers
+            factor = max((f for f in by_type if isinstance(f, (int, float))), default=None)
     share = float(factor) if isinstance(factor, (int, float)) and 0 < factor <= 1 else 1.0
     return int(attention.head_dim * share)
 

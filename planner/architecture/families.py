@@ -54,6 +54,8 @@ class Family:
     """A layer is a mixer OR an MLP (Nemotron-H)."""
     positions: int = -1
     """Learned position embeddings with this many extra rows; -1 for none."""
+    rotary: Trait = True
+    """Queries and keys are rotated; False where a relative bias or nothing tells positions."""
     head_bias: Trait = False
     ffn_ratio: int = 0
     """Width of the MLP over the hidden size where no key gives it."""
@@ -167,8 +169,8 @@ FAMILIES: dict[str, Family] = {
     "hy_v3": Family(qk_norm="head", correction_bias=True),
     "hyperclovax": Family(extra="post_norms"),
     "idefics": Family(extra="idefics"),
-    "inkling": Family(qk_norm="head", correction_bias=True, windows="pattern", hybrid="full", extra="inkling"),
-    "inkling2": Family(gate="full", correction_bias=True, windows="pattern", hybrid="full", extra="inkling2"),
+    "inkling": Family(qk_norm="head", correction_bias=True, windows="pattern", hybrid="full", rotary=False, extra="inkling"),
+    "inkling2": Family(gate="full", correction_bias=True, windows="pattern", hybrid="full", rotary=False, extra="inkling2"),
     "internlm": Family(qkv_bias="bias", o_bias="bias"),
     "internlm2": Family(qkv_bias="bias", o_bias="bias"),
     "internlm3": Family(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
@@ -244,8 +246,8 @@ FAMILIES: dict[str, Family] = {
     "vaultgemma": Family(windows="even"),
     "xglm": replace(GPT, positions=2),
     "youtu": LLAMA,
-    "zamba": Family(norms=1, recurrent="mamba1", single=True, extra="zamba"),
-    "zamba2": Family(norms=1, recurrent="mamba2", single=True, extra="zamba"),
+    "zamba": Family(norms=1, recurrent="mamba1", single=True, rotary=False, extra="zamba"),
+    "zamba2": Family(norms=1, recurrent="mamba2", single=True, rotary="use_mem_rope", extra="zamba"),
     "zaya": Family(windows="all", hybrid="full", correction_bias=True, head_bias="lm_head_bias", extra="zaya"),
 }
 
