@@ -55,8 +55,8 @@ def against_today() -> None:
 def _row(change: Change) -> dict[str, str]:
     return {
         "what": change.name,
-        "then": change.before,
-        "now": change.after,
+        "then": change.before.replace("null", ""),
+        "now": change.after.replace("null", ""),
         "times": f"×{digits(change.ratio)}" if change.ratio is not None else "",
     }
 

@@ -45,7 +45,7 @@ def show(search: Search) -> None:
         same = "1 other design costs" if ties == 1 else f"{ties} other designs cost"
         more = f" {same} the same within what is known: choose among them by other reasons." if ties > 0 else ""
         st.success(
-            plain(f"{layout(best.words)}, for {usd(best.usd_per_month)} a month; what limits it: {best.binding}.{more}"),
+            plain(f"{layout(best.words)}, for {usd(best.usd_per_month)} a month; what limits it: {best.worst_promise}.{more}"),
             icon=":material/check_circle:",
         )
         with st.container(horizontal=True):
@@ -87,7 +87,7 @@ def _row(option: Option) -> dict[str, Any]:
         "TTFT": seconds(option.ttft_s),
         "TPOT": seconds(option.tpot_s),
         "margin": percent(1 - option.strain),
-        "limited by": option.binding,
+        "limited by": option.worst_promise,
         "tie": "tie with the best" if option.tie else "",
         "sequences": compact(option.scenario.engine.max_num_seqs),
         "notes": "; ".join(option.notes),

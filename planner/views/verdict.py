@@ -199,5 +199,5 @@ def how_wrong(plan: dict[str, Any]) -> str:
     point = f"p{plan['scenario']['slo']['percentile']}"
     return (
         f"How wrong this may be, for means: {told}. Four of five measured systems like this one fall inside. "
-        f"The {point} above has no band of its own: too few measurements of it are published."
+        f"The {point} above has no band of its own."
     )
