@@ -442,6 +442,15 @@ def test_a_missed_promise_is_not_to_be_bought_and_the_fleet_that_holds_it_is_pri
     assert "$12,345" in rows["What would hold the promises"][2].text
 
 
+@pytest.mark.parametrize("stated", [7, [], {}, {"words": 3, "gpus": 1}, {"words": "2 replicas", "gpus": "many"}, {"new": 1, "words": "x"}])
+def test_a_larger_fleet_stated_in_another_way_is_left_out(made, stated):
+    answer, extras, _ = made
+    slo = {**answer["scenario"]["slo"], "ttft_s": answer["latency"]["ttft_s"]["p95"] / 2}
+    scenario = {**answer["scenario"], "slo": slo, "fleet": {**answer["scenario"]["fleet"], "demand_curve": None}}
+    document = export.document({**answer, "scenario": scenario, "larger_fleet": stated}, extras)
+    assert document.sections[0].blocks[0].text.startswith("Do not buy this as it is")
+
+
 def test_volumes_and_break_even_stand_on_one_rate(made):
     answer, _, document = made
     found = {t.slug: t for t in document.tables()}

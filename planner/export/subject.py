@@ -217,7 +217,15 @@ class Subject:
             capacity, rate = throughput.get("capacity_requests_per_s"), self.scenario.workload.request_rate
             if capacity and rate:
                 return larger(self.scenario, rate * self.peak_to_mean / capacity)
-        return Larger(**{**stated, "changes": tuple(map(tuple, stated["changes"]))}) if stated else None
+        return _stated(stated) if isinstance(stated, Mapping) else None
+
+
+def _stated(fleet: Mapping[str, Any]) -> Larger | None:
+    """The larger fleet as a plan states it; None where a file of another hand or version says it in other ways."""
+    words, gpus, month = fleet.get("words"), fleet.get("gpus"), fleet.get("usd_per_month")
+    if not isinstance(words, str) or not isinstance(gpus, int) or not isinstance(month, int | float | None):
+        return None
+    return Larger(words, (), gpus, month, bool(fleet.get("at_least")), bool(fleet.get("simulated")))
 
 
 def layout(s: Scenario) -> str:
