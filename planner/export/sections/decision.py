@@ -139,26 +139,15 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
     ]
     for name, promise, seen in s.promises():
         unit = LATENCY_UNITS[name]
-        margin = None if seen is None else (promise - seen) / promise
-        kept = None if seen is None else seen <= promise
-        rows.append(
-            (
-                f"{LATENCY_NAMES[name]}, {s.percentile}",
-                cell(seen, unit),
-                f"at {s.peak_words}; promised {show(promise, unit)}; kept: {show(kept)}, "
-                f"margin {show(margin, 'share')}{_range(s, name, seen)}",
-            )
-        )
-    rows.append(
-        (
-            "What gives first",
-            binding(s),
-            (
-                f"batch {show(s.part('throughput').get('mean_batch'))} of "
-                f"{show(memory.get('cache_limited_batch'), 'count')} that the cache holds"
-            ),
-        )
-    )
+        detail = f"promised {show(promise, unit)}; not simulated"
+        if seen is not None:
+            detail = f"at {s.peak_words}; promised {show(promise, unit)}; kept: {show(seen <= promise)}, "
+            detail += f"margin {show((promise - seen) / promise, 'share')}{_range(s, name, seen)}"
+        rows.append((f"{LATENCY_NAMES[name]}, {s.percentile}", cell(seen, unit), detail))
+    batch = s.part("throughput").get("mean_batch")
+    if batch is not None:
+        held = f"batch {show(batch)} of {show(memory.get('cache_limited_batch'), 'count')} that the cache holds"
+        rows.append(("What gives first", binding(s), held))
     low, mid, high = s.monthly_range
     rows.append(("Cost per month", cell(mid, "usd"), _price_detail(s, low, high)))
     if s.fits and not s.errors:
@@ -183,7 +172,8 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         )
         rows += _api_rows(s)
     confidence = s.part("confidence")
-    rows.append(("Confidence", confidence.get("grade") or "not graded", "A measured neighbour, B same family, C extrapolated (section 9)"))
+    grade = confidence.get("grade") if s.fits else None
+    rows.append(("Confidence", grade or "not graded", "A measured neighbour, B same family, C extrapolated (section 9)"))
     return rows
 
 
