@@ -631,6 +631,8 @@ def test_what_is_rotated_of_a_head(name: str, more: dict[str, Any], rotated: int
 def test_loops_beyond_the_layers_there_are():
     raw = CLASSES["dory"]["config"] | {"n_input_layers": 1000, "n_output_layers": 1000}
     assert from_hf_config(raw).layers_by_kind() == {"window": 27, "full": 9}
+    beyond = CLASSES["inkling2_loop_text"]["config"] | {"loop_layer_index_start": 1000, "loop_layer_index_end": 2000}
+    assert from_hf_config(beyond).layers_by_kind() == {"window": 20, "full": 4}
 
 
 def test_experts_for_images_are_in_memory_and_not_in_a_token_of_text():

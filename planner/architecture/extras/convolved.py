@@ -124,9 +124,9 @@ def _unpadded(c: Config, hidden: int) -> list[Tensor]:
 
 def inkling2_loops(c: Config, layers: int) -> list[int]:
     """Layers in the order they run: a looped model goes through its middle several times."""
-    first, last = c.whole("loop_layer_index_start", default=0, low=0), c.whole("loop_layer_index_end", default=0, low=0)
-    middle = range(first, min(last, layers))
-    return [*range(first), *list(middle) * c.whole("loop_num_passes", default=1, high=64), *range(max(first, middle.stop), layers)]
+    first, last = (min(layers, c.whole(f"loop_layer_index_{end}", default=0, low=0)) for end in ("start", "end"))
+    middle = range(first, max(first, last))
+    return [*range(first), *list(middle) * c.whole("loop_num_passes", default=1, high=64), *range(middle.stop, layers)]
 
 
 def zaya(c: Config, hidden: int, d: Draft) -> None:
