@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import exp, inf, log
 
 STRETCH = 1.6
@@ -95,6 +96,21 @@ def crossing(probes: Sequence[Probe]) -> float | None:
         return low.rate
     share = -log(low.strain) / (log(high.strain) - log(low.strain))
     return exp(log(low.rate) + share * (log(high.rate) - log(low.rate)))
+
+
+def strain_at(probes: Sequence[Probe], rate: float) -> float | None:
+    """The strain on the line between the logarithms of the probes beside a rate; None beyond them or where it is not finite."""
+    by_rate = sorted(probes, key=lambda probe: probe.rate)
+    for low, high in pairwise(by_rate):
+        if low.rate <= rate <= high.rate:
+            if low.rate == rate or high.rate == rate:
+                strain = low.strain if low.rate == rate else high.strain
+                return strain if 0 < strain < inf else None
+            if not 0 < low.strain < inf or not 0 < high.strain < inf:
+                return None
+            share = log(rate / low.rate) / log(high.rate / low.rate)
+            return exp(log(low.strain) + share * log(high.strain / low.strain))
+    return None
 
 
 def _between(low: Probe, high: Probe) -> float:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from planner.capacity import Probe, crossing, largest_rate
+from planner.capacity import Probe, crossing, largest_rate, strain_at
 
 
 def mm1(service_rate: float, promise_s: float):
@@ -49,3 +49,12 @@ def test_the_crossing_lies_on_the_line_between_the_probes_beside_it() -> None:
     assert crossing([Probe(1.0, 1.01), Probe(2.0, math.inf)]) is None
     assert crossing([]) is None
     assert crossing([Probe(1.0, 0.0), Probe(2.0, 3.0)]) == 1.0, "nothing promised there"
+
+
+def test_strain_between_probes_lies_on_the_same_line() -> None:
+    probes = [Probe(4.0, 4.0), Probe(1.0, 0.25), Probe(9.0, math.inf)]
+    assert strain_at(probes, 2.0) == pytest.approx(1.0)
+    assert strain_at(probes, 1.0) == 0.25
+    assert strain_at(probes, 4.0) == 4.0
+    assert strain_at(probes, 5.0) is None, "nothing drains beside it"
+    assert strain_at(probes, 0.5) is None, "beyond them"

@@ -121,7 +121,7 @@ def test_job_2_recommendation_bill_and_binding_limit() -> None:
     best = found.best
     assert (best.scenario.hardware.gpu, best.scenario.parallel.tensor_parallel_size) == ("h100-sxm", 2)
     assert (best.replicas, best.gpus, best.usd_per_month) == (1, 4, pytest.approx(7300))
-    assert best.binding.startswith("p95 T")
+    assert best.worst_promise.startswith("p95 T")
     assert best.usd_per_month / (1e5 * 730 / 24) * 1000 == pytest.approx(2.40, abs=0.01)
     mean = plan(chat(1e5 / 86_400), "quick")
     assert mean.cost.usd_per_request * 1000 == pytest.approx(2.40, rel=0.02)

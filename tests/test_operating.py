@@ -4,6 +4,7 @@ import pytest
 
 from planner.economics import frontier, operating
 from planner.plan import deployment, plan
+from planner.plan.findings import lone_ttft_s
 from planner.scenario import Scenario
 
 CHAT = Scenario.model_validate(
@@ -50,7 +51,7 @@ def test_lone_request_is_the_sum_of_its_steps() -> None:
     slow = deployment.of(CHAT.model_copy(update={"engine": chunked}))
     assert operating.chunks_of(1000, 0, 400) == [(400, 0), (400, 400), (200, 800)]
     assert operating.chunks_of(1000, 900, 400) == [(100, 900)]
-    assert operating.lone_ttft_s(slow, 1000) > operating.lone_ttft_s(replica, 1000) > replica.step_time.api_s
+    assert lone_ttft_s(slow, 1000) > lone_ttft_s(replica, 1000) > replica.step_time.api_s
 
 
 def test_pareto_keeps_what_nothing_beats() -> None:

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from planner import recommend as rec
+from planner import traces
 from planner.plan import plan
 from planner.problems import InputError
 from planner.recommend.bounds import fleet_usd_per_hour
@@ -181,3 +182,32 @@ def test_ties_within_the_band_are_marked() -> None:
 def test_an_empty_space_is_wrong_input() -> None:
     with pytest.raises(InputError, match="space is empty"):
         list(rec.recommend(scenario(), rec.Space(max_gpus_per_replica=0)))
+
+
+SMALLEST = rec.Space(
+    gpus=("h100-sxm",),
+    tensor_parallel_sizes=(1,),
+    pipeline_parallel_sizes=(1,),
+    weights=("bf16",),
+    kv_cache=("bf16",),
+    max_num_seqs=(256,),
+    max_num_batched_tokens=(8192,),
+    speculative=(None,),
+    disaggregation=(None,),
+)
+
+
+def test_an_option_is_judged_by_the_promise_of_the_class_that_fares_worst() -> None:
+    classes = ({"share": 0.7, "priority": 0}, {"share": 0.3, "priority": 5, "slo": {"ttft_s": 0.2, "tpot_s": None}})
+    traffic = {"request_rate": 20.0, "num_prompts": 120, "input_len": 900, "output_len": 60, "priority_classes": classes}
+    best = rec.best(scenario(workload=traffic), SMALLEST).best
+    assert best is not None
+    assert best.strain == pytest.approx(strain(plan(best.scenario, "quick")), rel=1e-9)
+    assert best.strain <= 1
+
+
+def test_a_trace_that_comes_all_at_once_has_no_rate_to_size_for_and_is_refused_in_words() -> None:
+    burst = traces.upload(b"arrival_s,input_tokens,output_tokens\n" + b"0,100,10\n" * 30, "burst")
+    trace = {"name": "burst", "content_hash": burst.content_hash}
+    with pytest.raises(InputError, match="no load to find a fleet for"):
+        rec.best(scenario(workload={"request_rate": None, "trace": trace}))

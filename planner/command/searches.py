@@ -126,12 +126,12 @@ def run_recommend(arguments: argparse.Namespace) -> int:
     rows = []
     for o in last.options:
         engine = o.scenario.engine
-        rows.append([o.label, o.replicas, o.gpus, f"{o.usd_per_month:,.0f}", o.binding, f"{1 - o.strain:.0%}", shown(o.tie),
+        rows.append([o.label, o.replicas, o.gpus, f"{o.usd_per_month:,.0f}", o.worst_promise, f"{1 - o.strain:.0%}", shown(o.tie),
                      engine.max_num_seqs, engine.max_num_batched_tokens])  # fmt: skip
     print_table(columns, rows)
     if last.options:
         best = last.options[0]
-        print(f"cheapest: {best.words}, for ${best.usd_per_month:,.0f} a month; {best.binding} comes nearest to its limit")
+        print(f"cheapest: {best.words}, for ${best.usd_per_month:,.0f} a month; {best.worst_promise} comes nearest to its limit")
     if sum(o.tie for o in last.options) > 1:
         print(f"as good: the bill is within {last.tie_band:.0%} of the cheapest, which is no better known than that")
     for note in dict.fromkeys(note for o in last.options for note in o.notes):

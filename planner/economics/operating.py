@@ -6,18 +6,12 @@ They rank and prune candidates and draw the frontier; what a plan promises comes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-import numpy as np
-
-from planner import traces, workload
+from planner import traffic
 from planner.plan.deployment import Deployment
 from planner.plan.steady import decode_shape
 from planner.roofline import StepShape
-from planner.scenario import Scenario, Workload
-
-DRAWS = 4000
-"""Lengths drawn for means and percentiles of a distribution."""
+from planner.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +19,16 @@ class Lengths:
     """Token counts of one scenario's requests."""
 
     input_mean: float
-    input_high: float
-    """Prompt at the SLO's percentile."""
     output_mean: float
     cached: float
-    """Leading prompt tokens that a warm prefix cache holds (the shared system prompt)."""
-
-
-@lru_cache(maxsize=512)
-def _lengths(load: Workload, percentile: int, prefix_caching: bool) -> Lengths:
-    if load.trace is not None:
-        trace = traces.get(load.trace)
-        inputs, outputs = np.asarray(trace.input_tokens, dtype=float), np.asarray(trace.output_tokens, dtype=float)
-    else:
-        rng = np.random.default_rng(0)
-        inputs, outputs = (workload.draw_lengths(rng, length, DRAWS).astype(float) for length in (load.input_len, load.output_len))
-    if load.max_output_len is not None:
-        outputs = np.minimum(outputs, load.max_output_len)
-    cached = min(load.shared_prefix_len, float(inputs.mean())) if prefix_caching else 0.0
-    return Lengths(float(inputs.mean()), float(np.percentile(inputs, percentile)), float(outputs.mean()), cached)
+    """Leading prompt tokens that a warm prefix cache holds: the shared prefix and the history of earlier turns."""
 
 
 def lengths(scenario: Scenario) -> Lengths:
-    """Mean and high token counts of the scenario's requests."""
-    return _lengths(scenario.workload, scenario.slo.percentile, scenario.engine.enable_prefix_caching)
+    """Means of the scenario's requests."""
+    means = traffic.of(scenario.workload)
+    cached = means.reusable_tokens if scenario.engine.enable_prefix_caching else 0.0
+    return Lengths(means.input_tokens, means.output_tokens, cached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +127,3 @@ def best_within(deployment: Deployment, tpot_s: float | None, prefill: bool = Tr
         else:
             high = middle
     return found
-
-
-def lone_ttft_s(deployment: Deployment, prompt: float) -> float:
-    """Time to first token of one request on an idle replica: its prefill steps and the named API constant."""
-    n = lengths(deployment.scenario)
-    return prompt_extra_s(deployment, StepShape(), prompt, min(n.cached, prompt - 1)) + deployment.step_time.api_s
-
-
-def lone_tpot_s(deployment: Deployment) -> float:
-    """Time per output token of one request on an idle replica."""
-    return deployment.step_time(decode_shape(deployment, 1)) / deployment.profile.acceptance_length

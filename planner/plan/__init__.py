@@ -45,7 +45,7 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
         prefill_tokens_per_s=closed.prefill_tokens_per_s,
         load=load.cost_load if load else None,
     )
-    late = latency_problems(built, closed, scenario)
+    late = latency_problems(built, scenario)
     fleet = growth.wanted(built, scenario, load, effort == "full" and not late)
     found += late
     found += load_problems(load, scenario, fleet) if load else [NO_TRAFFIC]

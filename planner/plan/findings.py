@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 from planner import traffic
@@ -11,7 +12,7 @@ from planner.metrics import SENT, Kept, sent_share
 from planner.plan.deployment import Deployment
 from planner.plan.growth import Larger, larger
 from planner.plan.load import Loaded
-from planner.plan.steady import Steady, prefill_alone_s
+from planner.plan.steady import decode_shape, prefill_alone_s
 from planner.plan.system import Deployments, left_out, simulated_share
 from planner.problems import Problem, Severity
 from planner.scenario import Scenario
@@ -51,36 +52,48 @@ def memory_notes(deployments: Deployments) -> list[Problem]:
     return [Problem("memory_assumed", "info", "engine.version", note, "Compare with the engine's own log line.") for note in notes]
 
 
-def latency_problems(deployments: Deployments, steady: Steady, scenario: Scenario) -> list[Problem]:
-    """Promises that a request alone on an idle machine already breaks: replicas cannot mend those."""
-    slo, load = scenario.slo, scenario.workload
-    prefill, decode = deployments[0], deployments[-1]
-    share, means = slo.percentile / 100, traffic.of(load)
-    prompt = max(1, round(traffic.prompt_quantile(load, share)))
-    tpot_s = steady.decode_step_batch1_s / decode.profile.acceptance_length
-    mean_ttft_s = steady.prefill_s + prefill.step_time.api_s
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What a request alone on an idle machine takes of a promise."""
+
+    name: str
+    label: str
+    what: str
+    alone_s: float
+    limit_s: float
+    lever: str
+    """What would make it faster."""
+
+
+def alone(prefill: Deployment, decode: Deployment, scenario: Scenario) -> list[Alone]:
+    """The promises that can be judged by one request on an idle machine; the two deployments are one unless pools are split."""
+    slo, means, engine = scenario.slo, traffic.of(scenario.workload), scenario.engine
+    prompt = max(1, round(traffic.prompt_quantile(scenario.workload, slo.percentile / 100)))
+    tpot_s = decode.step_time(decode_shape(decode, 1)) / decode.profile.acceptance_length
     # What a cache holds costs a lone request nothing once it is warm, so only prompts that share nothing can be judged.
-    grows = scenario.engine.enable_prefix_caching and (means.reusable_tokens > 0 or load.trace is not None)
+    grows = engine.enable_prefix_caching and (means.reusable_tokens > 0 or scenario.workload.trace is not None)
     faster = "a faster GPU or more tensor parallelism"
-    judged = (
-        ("ttft_s", "TTFT", f"a p{slo.percentile} prompt of {prompt:,} tokens", lone_ttft_s(prefill, prompt), not grows, faster),
-        ("tpot_s", "TPOT", "one sequence", tpot_s, True, "fewer bytes of weights, more tensor parallelism, or speculation"),
-        (
-            "e2e_s",
-            "the answer",
-            f"a mean request of {means.input_tokens:,.0f} + {means.output_tokens:,.0f} tokens",
-            mean_ttft_s + tpot_s * max(0.0, means.output_tokens - 1),
-            not grows,
-            f"{faster}, speculation, or shorter answers",
-        ),
-    )
     found = []
-    for name, label, what, alone_s, can_judge, lever in judged:
-        promise_s = getattr(slo, name)
-        if promise_s is not None and can_judge and alone_s > promise_s:
-            over = f"{ms(alone_s)}, over the promised {ms(promise_s)}"
-            message = f"{label} of {what} alone is {over}: more replicas will not help"
-            found.append(Problem("infeasible_slo", "error", f"slo.{name}", message, f"It needs {lever}, or another promise."))
+    if slo.ttft_s is not None and not grows:
+        what = f"a p{slo.percentile} prompt of {prompt:,} tokens"
+        found.append(Alone("ttft_s", "TTFT", what, lone_ttft_s(prefill, prompt), slo.ttft_s, faster))
+    if slo.tpot_s is not None:
+        lever = "fewer bytes of weights, more tensor parallelism, or speculation"
+        found.append(Alone("tpot_s", "TPOT", "one sequence", tpot_s, slo.tpot_s, lever))
+    if slo.e2e_s is not None and not grows:
+        answer_s = lone_ttft_s(prefill, max(1, round(means.input_tokens))) + tpot_s * max(0.0, means.output_tokens - 1)
+        what = f"a mean request of {means.input_tokens:,.0f} + {means.output_tokens:,.0f} tokens"
+        found.append(Alone("e2e_s", "the answer", what, answer_s, slo.e2e_s, f"{faster}, speculation, or shorter answers"))
+    return found
+
+
+def latency_problems(deployments: Deployments, scenario: Scenario) -> list[Problem]:
+    """Promises that a request alone on an idle machine already breaks: replicas cannot mend those."""
+    found = []
+    for a in alone(deployments[0], deployments[-1], scenario):
+        if a.alone_s > a.limit_s:
+            message = f"{a.label} of {a.what} alone is {ms(a.alone_s)}, over the promised {ms(a.limit_s)}: more replicas will not help"
+            found.append(Problem("infeasible_slo", "error", f"slo.{a.name}", message, f"It needs {a.lever}, or another promise."))
     return found
 
 
@@ -169,7 +182,7 @@ def promise_problems(load: Loaded, scenario: Scenario, fleet: Larger | None) -> 
     thin: list[str] = []
     for kept in load.kept:
         if kept.strain > THIN:
-            (broken if kept.strain > 1 else thin).append(_against(kept, slo.percentile))
+            (broken if kept.strain > 1 else thin).append(against(kept, slo.percentile))
     if not broken and (not rate or not capacity or rate <= capacity):
         if not thin:
             return []
@@ -180,7 +193,8 @@ def promise_problems(load: Loaded, scenario: Scenario, fleet: Larger | None) -> 
     if any(not isfinite(kept.at_s) for kept in load.kept):
         return [Problem("slo_missed", "warning", "engine.max_model_len", message, "Serve the requests that are refused or given up.")]
     if not rate or capacity is None:
-        remedy = fleet.remedy if fleet else "Fewer clients at once, more replicas, or a faster layout."
+        other = "A faster layout, or more replicas where one request alone keeps the promise." if rate else CLIENTS
+        remedy = fleet.remedy if fleet else other
         return [Problem("slo_missed", "warning", "fleet.replicas" if fleet else "slo", message, remedy)]
     if capacity == 0:
         field, remedy = ("fleet.replicas", fleet.remedy) if fleet else ("engine.max_num_batched_tokens", USELESS)
@@ -191,7 +205,7 @@ def promise_problems(load: Loaded, scenario: Scenario, fleet: Larger | None) -> 
     return [Problem("slo_missed", "warning", "fleet.replicas", message, (fleet or larger(scenario, rate / capacity)).remedy)]
 
 
-def _against(kept: Kept, common_percentile: int) -> str:
+def against(kept: Kept, common_percentile: int) -> str:
     """`TTFT of priority 1 at p99 1,210 ms against 1,000 ms`, as little of it as tells the promise from the common one."""
     promise = kept.promise
     whose = f" of {promise.to}" if promise.to else ""
@@ -203,6 +217,7 @@ def _against(kept: Kept, common_percentile: int) -> str:
     return f"{LABELS[promise.name]}{whose}{where} {at} against {limit}"
 
 
+CLIENTS = "Fewer clients at once, more replicas, or a faster layout."
 USELESS = (
     "It breaks at every useful rate and on much larger fleets: refused requests or long prompts break it. "
     "Smaller max_num_batched_tokens, a longer max_model_len, a faster GPU or another promise."

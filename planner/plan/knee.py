@@ -29,8 +29,13 @@ START = 0.8
 USELESS_SHARE = 0.01
 """Capacity below this share of the highest rate tried: the promise breaks for another reason than load."""
 
-Run = Callable[[int, float], Timeline]
-"""(seed, rate over the offered one) -> one simulation."""
+USUAL_PROBES = 7
+"""Rates that a search tries for the most part."""
+LEAST_PROMPTS = 100
+"""Requests of a run below which its percentile says nothing."""
+
+Run = Callable[[int, float, int], Timeline]
+"""(seed, rate over the offered one, requests) -> one simulation."""
 Seen = Sequence[Sequence[Kept]]
 """What each run made of every promise."""
 
@@ -58,14 +63,20 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
     given, mode = promises(scenario.slo, scenario.workload.priority_classes), scenario.simulation.mode
     few: dict[float, list[tuple[Kept, ...]]] = {}  # by rate
     probes: list[capacity.Probe] = []
-    spent = 0.0
+    spent = sum(work(t, scenario) for t in replications)
+    start = START * saturation_rate(deployments, scenario)
+    # Runs are shortened until a whole search of them can be afforded: at a rate, time passes in steps hardly longer than a lone one's.
+    prompts = scenario.workload.num_prompts
+    work_of_run = (bounds.MAX_WORK_PER_PLAN - spent) / (RUNS * USUAL_PROBES)
+    steps_per_prompt = 1 + 1 / (start * deployments[-1].step_time(decode_shape(deployments[-1], 1)))
+    prompts = min(prompts, max(LEAST_PROMPTS, int(work_of_run / steps_per_prompt)))
 
     def watch(seed: int, rate: float) -> tuple[Kept, ...] | None:
         """What a run makes of the promises; None when it is overloaded."""
         nonlocal spent
-        if spent > bounds.MAX_WORK_PER_PLAN / 2:
+        if spent > bounds.MAX_WORK_PER_PLAN:
             raise _OutOfWork
-        timeline = run(seed, rate / offered)
+        timeline = run(seed, rate / offered, prompts)
         spent += work(timeline, scenario)
         return None if overloaded(timeline) else reached(timeline, given, api_s, mode)
 
@@ -80,11 +91,13 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
         probes.append(capacity.Probe(rate, worst(seen) if len(seen) == RUNS else inf))
         return probes[-1].strain
 
+    ended = False
     with suppress(_OutOfWork):
-        capacity.largest_rate(probe, START * saturation_rate(deployments, scenario), TOLERANCE, max_probes=PROBES)
+        capacity.largest_rate(probe, start, TOLERANCE, max_probes=PROBES)
+        ended = True
     rate = capacity.crossing(probes)
     if rate is None:
-        return Knee(0.0, None, stretched(probes, 1.0)) if len(probes) >= PROBES else None
+        return Knee(0.0, None, stretched(probes, 1.0)) if ended else None
     many = [reached(t, given, api_s, mode) for t in replications]
     at = offered
     if not (len(many) >= RUNS and rate / NEAR < offered < rate * NEAR and isfinite(worst(many)) and not overloaded(*replications)):
@@ -94,11 +107,13 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
             for seed in range(RUNS, ANCHOR_RUNS):
                 if (kept := watch(seed, at)) is not None:
                     many.append(kept)
-    height, few_there = worst(many), worst(many[:RUNS])
+    height, few_there = worst(many), capacity.strain_at(probes, at) or worst(many[:RUNS])
     stretch = height / few_there if few_there and isfinite(height) and isfinite(few_there) else 1.0
     with suppress(_OutOfWork):
         while capacity.crossing(stretched(probes, stretch)) is None and len(probes) < PROBES + LOWER:
             probe(min(p.rate for p in probes) / STEP_DOWN)
+    if capacity.crossing(stretched(probes, stretch)) is None and len(probes) < PROBES + LOWER:
+        stretch = 1.0  # the bound of work came before a rate that holds for all runs: what the few say is the best there is
     curve = stretched(probes, stretch)
     rate = capacity.crossing(curve) or 0.0
     if rate <= USELESS_SHARE * curve[-1].rate:

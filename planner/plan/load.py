@@ -104,8 +104,10 @@ def simulated(deployments: Deployments, scenario: Scenario, effort: Effort) -> L
     given = promises(slo, classes)
     pace = trace_pace(scenario)
 
-    def run(seed: int, rate_scale: float = 1.0) -> Timeline:
-        return run_once(deployments, scenario, scenario.workload.seed + seed, rate_scale * pace)[0]
+    def run(seed: int, rate_scale: float = 1.0, num_prompts: int = scenario.workload.num_prompts) -> Timeline:
+        load = scenario.workload.model_copy(update={"num_prompts": num_prompts})
+        shortened = scenario.model_copy(update={"workload": load})
+        return run_once(deployments, shortened, load.seed + seed, rate_scale * pace)[0]
 
     most = {"quick": 1, "decided": min(DECIDING_RUNS, bounds.MAX_REPLICATIONS), "full": bounds.MAX_REPLICATIONS}[effort]
     wanted = scenario.simulation.replications or (1 if mode == "benchmark" else most)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from planner import cost, traces
+from planner import cost, traffic
 from planner.economics import operating
 from planner.plan import deployment
+from planner.plan.findings import alone, ms
 from planner.problems import InputError
 from planner.recommend.space import Layout, with_replicas
 from planner.scenario import Scenario
-from planner.units import MS, gibibytes
+from planner.units import gibibytes
 
 OPTIMISM = 1.25
 """Closed forms may understate what a replica carries by this much before a design is priced out by mistake: the steady state
@@ -38,14 +39,6 @@ class Exclusion:
     stage: str
     """illegal, memory, latency, price, cost or simulation."""
     candidates: int
-
-
-def demand(scenario: Scenario) -> float | None:
-    """Requests/s to be carried: the scenario's rate or its trace's; None for a closed loop."""
-    traffic = scenario.workload
-    if traffic.request_rate is not None:
-        return traffic.request_rate
-    return traces.get(traffic.trace).request_rate if traffic.trace is not None else None
 
 
 def fleet_usd_per_hour(scenario: Scenario, replicas: int) -> float | None:
@@ -75,46 +68,23 @@ def bound(layout: Layout) -> Bound | Exclusion:
         if not replica.memory.fits:
             return out("memory", f"does not fit: short {gibibytes(replica.memory.shortfall_bytes_per_gpu)} per GPU")
         replicas.append(replica)
-    late = _breaks_promise_alone(s, replicas[0], replicas[-1])
-    if late:
-        return out("latency", late)
+    late = next((a for a in alone(replicas[0], replicas[-1], s) if a.alone_s > a.limit_s), None)
+    if late is not None:
+        reason = f"{late.label} infeasible for one request alone: {ms(late.alone_s)} for {late.what} against {ms(late.limit_s)}"
+        return out("latency", reason)
     if fleet_usd_per_hour(s, 1) is None:
         return out("price", f"nobody publishes a price for {s.hardware.gpu} on basis {s.price.basis}")
     tpot_s = None if s.slo.tpot_s is None else s.slo.tpot_s * OPTIMISM
     carried = operating.best_within(replicas[-1], tpot_s, prefill=pools is None)
     if carried is None:
-        return out("latency", f"one sequence already takes more than the promised {_ms(s.slo.tpot_s)} per token with prompts coming in")
+        promised = ms(s.slo.tpot_s or 0.0)
+        return out("latency", f"one sequence already takes more than the promised {promised} per token with prompts coming in")
     requests_per_s = carried.requests_per_s
     if pools is not None:
         prompts = pools.prefill.replicas / operating.prompt_s(replicas[0])
         requests_per_s = min(prompts, pools.decode.replicas * requests_per_s)
-    rate = demand(s)
+    rate = traffic.of(s.workload).request_rate
     clients = s.workload.max_concurrency or 1
     units = clients / (carried.batch * OPTIMISM) if rate is None else rate / (requests_per_s * OPTIMISM)
     count = max(1, math.ceil(units - 1e-9))
     return Bound(layout, count, fleet_usd_per_hour(s, count) or 0.0, requests_per_s)
-
-
-def _breaks_promise_alone(s: Scenario, prefill: deployment.Deployment, decode: deployment.Deployment) -> str:
-    """Why no number of replicas helps, or an empty string. The two are one and the same unless pools are split.
-
-    Promises are the scenario's: a `Deployment` is shared between scenarios that differ in them only.
-    """
-    slo = s.slo
-    n = operating.lengths(s)
-    grows = s.workload.turns > 1 or s.workload.trace is not None
-    if slo.ttft_s is not None and not (grows and s.engine.enable_prefix_caching):
-        ttft_s = operating.lone_ttft_s(prefill, n.input_high)
-        if ttft_s > slo.ttft_s:
-            prompt = f"a p{slo.percentile} prompt of {n.input_high:,.0f} tokens"
-            return f"TTFT infeasible for one request alone: {_ms(ttft_s)} for {prompt} against {_ms(slo.ttft_s)}"
-    tpot_s = operating.lone_tpot_s(decode)
-    if slo.tpot_s is not None and tpot_s > slo.tpot_s:
-        return f"TPOT infeasible for one request alone: {_ms(tpot_s)} per token against {_ms(slo.tpot_s)}"
-    if slo.e2e_s is not None and (alone := operating.lone_ttft_s(prefill, n.input_mean) + tpot_s * n.output_mean) > slo.e2e_s:
-        return f"a mean answer alone takes {alone:.1f} s against {slo.e2e_s:.1f} s"
-    return ""
-
-
-def _ms(seconds: float | None) -> str:
-    return f"{(seconds or 0.0) / MS:,.0f} ms"

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
-from planner import bounds
+from planner import bounds, traffic
 from planner.plan import Plan
+from planner.plan.findings import against
 from planner.problems import InputError
 from planner.recommend.bounds import Exclusion, bound, fleet_usd_per_hour
 from planner.recommend.design import Design
 from planner.recommend.space import Space, label, layouts
 from planner.scenario import Scenario
 from planner.sweep import spread
-from planner.units import HOURS_PER_MONTH, MS
+from planner.units import HOURS_PER_MONTH
 
 TIE_BAND = 0.10
 """Bills this close to the best are ties where the plan has no error band of its own: step times are no better known."""
@@ -41,7 +42,7 @@ class Option:
     usd_per_month: float
     strain: float
     """Worst promise, observed over promised; the margin is what is missing to 1."""
-    binding: str
+    worst_promise: str
     """Which promise that is."""
     ttft_s: float | None
     tpot_s: float | None
@@ -101,8 +102,8 @@ def recommend(scenario: Scenario, space: Space | None = None, keep: int = 8) -> 
     that can no longer beat the best by more than the tie band; among designs of equal bill the one with the larger
     closed-form capacity comes first.
     """
-    if scenario.workload.request_rate == 0 and scenario.workload.trace is None:
-        raise InputError("workload.request_rate is 0, so there is no load to find a fleet for; give a rate above 0")
+    if not traffic.of(scenario.workload).request_rate and scenario.workload.max_concurrency is None:
+        raise InputError("workload.request_rate gives no load to find a fleet for; give a rate above 0, or clients in max_concurrency")
     space = space or Space()
     out: list[Exclusion] = []
     queue: list[tuple[float, float, int, Design]] = []
@@ -195,17 +196,9 @@ def _option(answer: Plan) -> Option:
     s, slo = answer.scenario, answer.scenario.slo
     assert answer.load is not None
     latency = answer.load.metrics.latency
-    seen = {}
-    for name in ("ttft_s", "tpot_s", "e2e_s"):
-        distribution = getattr(latency, name)
-        seen[name] = None if distribution is None else distribution.percentile(slo.percentile)
-    ratios = {n: v / getattr(slo, n) for n, v in seen.items() if v is not None and getattr(slo, n) is not None}
-    binding = max(ratios, key=lambda n: ratios[n], default="")
-    worst = (
-        f"p{slo.percentile} {binding.removesuffix('_s').upper()} {(seen[binding] or 0.0) / MS:,.0f} ms"
-        if binding
-        else "nothing is promised"
-    )
+    seen = {name: getattr(latency, name) for name in ("ttft_s", "tpot_s", "e2e_s")}
+    at_s = {name: None if d is None else d.percentile(slo.percentile) for name, d in seen.items()}
+    worst = max(answer.load.kept, key=lambda kept: kept.strain, default=None)
     usd = answer.cost.usd_per_hour or 0.0
     return Option(
         scenario=s,
@@ -214,11 +207,11 @@ def _option(answer: Plan) -> Option:
         gpus=answer.cost.gpus,
         usd_per_hour=usd,
         usd_per_month=usd * HOURS_PER_MONTH,
-        strain=max(ratios.values(), default=0.0),
-        binding=worst,
-        ttft_s=seen["ttft_s"],
-        tpot_s=seen["tpot_s"],
-        e2e_s=seen["e2e_s"],
+        strain=worst.strain if worst else 0.0,
+        worst_promise="nothing is promised" if worst is None else f"p{worst.promise.percentile} {against(worst, worst.promise.percentile)}",
+        ttft_s=at_s["ttft_s"],
+        tpot_s=at_s["tpot_s"],
+        e2e_s=at_s["e2e_s"],
         usd_per_mtok_blended=answer.cost.usd_per_mtok_blended,
         band=spread(answer, "usd"),
         notes=tuple(p.message for p in answer.problems if p.code in WEAKENS),

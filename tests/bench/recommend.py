@@ -20,7 +20,8 @@ def main() -> None:
     published_ms = PUBLISHED_S / PUBLISHED_RESULTS * 1e3
     print(f"{cpu_s / found.considered * 1e3:.2f} ms a candidate; published configurator {published_ms:.0f} ms a result")
     for option in found.options:
-        print(f"${option.usd_per_month:,.0f} a month: {option.replicas} x {option.label}, {option.binding}{', tie' if option.tie else ''}")
+        tie = ", tie" if option.tie else ""
+        print(f"${option.usd_per_month:,.0f} a month: {option.replicas} x {option.label}, {option.worst_promise}{tie}")
 
 
 if __name__ == "__main__":
