@@ -351,3 +351,16 @@ def test_every_source_has_a_date_unless_it_is_the_user_or_arithmetic() -> None:
     assert undated <= {"memory: weights"}, "weights are counted from the configuration, dated on its own line"
     measured = [row for row in found if row.quantity.startswith("kernels: ")]
     assert all(row.kind == "measured" and "kernels, median error" in row.source for row in measured)
+
+
+def test_the_json_says_what_became_of_each_promise_with_refused_requests_as_misses() -> None:
+    lengths = {"kind": "uniform", "mean": 100, "half_width": 0.5}
+    engine, traffic = {"max_model_len": 130}, {"input_len": lengths, "num_prompts": 100, "output_len": 10, "request_rate": 1.0}
+    refused = plan(parse({"engine": engine, "workload": traffic}), "quick").to_dict()
+    assert refused["latency"]["ttft_s"]["p95"] < 1.0, "of those that were served"
+    assert [(p["name"], p["limit_s"], p["at_s"], p["kept"]) for p in refused["promises"]] == [
+        ("ttft_s", 1.0, None, False),
+        ("tpot_s", 0.05, None, False),
+    ]
+    served = plan(parse({"workload": traffic}), "quick").to_dict()
+    assert all(p["kept"] and p["at_s"] < p["limit_s"] for p in served["promises"])

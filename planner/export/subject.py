@@ -199,6 +199,8 @@ class Subject:
         """Whether every promise holds at its percentile at the peak load; None where that was not simulated."""
         if not self.simulated or (self.peak_to_mean != 1.0 and self.peak is None):
             return None
+        if self.peak is None and "promises" in self.plan:
+            return not self.errors and all(promise["kept"] for promise in self.plan["promises"])
         return not self.errors and all(seen is not None and seen <= promise for _, promise, seen in self.promises())
 
     @cached_property

@@ -80,6 +80,7 @@ class Plan:
             "roofline": plain(self.roofline) if self.roofline else dict.fromkeys(field_names(Steady)) | {"terms": [], "batch_table": []},
             "latency": plain(metrics.latency) if metrics else dict.fromkeys(field_names(Latency)),
             "latency_by_class": self.latency_by_class(),
+            "promises": promises_dict(self.load),
             "throughput": throughput_dict(self.load),
             "simulation": plain(metrics.simulation) if metrics else nothing_ran,
             "transfers": transfers_dict(self.load),
@@ -89,6 +90,21 @@ class Plan:
             "provenance": plain(self.provenance),
             "not_modelled": list(NOT_MODELLED),
         }
+
+
+def promises_dict(load: Loaded | None) -> list[dict[str, Any]]:
+    """What became of each promise, over all requests it was given to; `at_s` is null where too many never got there."""
+    return [
+        {
+            "name": kept.promise.name,
+            "to": kept.promise.to,
+            "percentile": kept.promise.percentile,
+            "limit_s": kept.promise.limit_s,
+            "at_s": finite(kept.at_s),
+            "kept": kept.strain <= 1,
+        }
+        for kept in (load.kept if load else ())
+    ]
 
 
 OF_THE_CAPACITY = ("capacity_requests_per_s", "capacity_requests_per_s_ci", "utilization")

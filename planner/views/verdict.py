@@ -60,14 +60,9 @@ def badges(plan: dict[str, Any]) -> list[Badge]:
 
 def promise_kept(plan: dict[str, Any]) -> Badge | None:
     """Whether the SLO holds at its percentile; None when nothing was promised or nothing simulated."""
-    slo, latency = plan["scenario"]["slo"], plan["latency"]
-    point = f"p{slo['percentile']}"
-    pairs = [
-        (name, slo[key], (latency.get(key) or {}).get(point)) for key, name in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "answer"))
-    ]
-    checked = [(name, limit, value) for name, limit, value in pairs if limit and value is not None]
-    missed = [name for name, limit, value in checked if value > limit]
-    if not checked:
+    names, made = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "answer"}, plan.get("promises") or []
+    missed = list(dict.fromkeys(names[promise["name"]] for promise in made if not promise["kept"]))
+    if not made:
         return None
     if not missed and "slo_missed" in codes(plan):
         return Badge("On the edge of the promise", "orange", ":material/warning:")
