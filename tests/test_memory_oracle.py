@@ -49,6 +49,7 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
         "parallel": {"pipeline_parallel_size": 4},
         "speculative": {"method": "eagle3"},
     },
+    "seven windows and six full layers a stage": {"model": {"name": "gemma-2-2b"}, "parallel": {"pipeline_parallel_size": 2}},
     "too large": {"model": {"name": "llama-3.1-70b"}},
 }
 
@@ -209,3 +210,28 @@ def test_settings_that_help_are_offered_with_what_they_give() -> None:
         engine={"max_model_len": 2048, "max_num_seqs": 64, "max_num_batched_tokens": 2048, "gpu_memory_utilization": 0.95},
     )
     assert not any(r.field.startswith("engine.") for r in none.remedies)
+
+
+def test_hand_arithmetic_of_windows_states_and_prefixes() -> None:
+    """Gemma 3 27B on four 80 GB cards: 52 layers keep 1,024 tokens at most; Qwen3-Next holds a state beside its growing cache."""
+    load = {"input_len": 3000, "output_len": 1000, "shared_prefix_len": 2000}
+    four = {"tensor_parallel_size": 4}
+    gemma = budget(fidelity="textbook", model={"name": "gemma-3-27b"}, parallel=four, workload=load)
+    layer = 2 * 16 * 128 * 2
+    assert gemma.windowed_kv_bytes_per_token_per_gpu == 52 * layer / 4
+    assert gemma.full_kv_bytes_per_token_per_gpu == 10 * layer / 4
+    next_ = architecture.of(Scenario.model_validate({"model": {"name": "qwen3-next-80b-a3b"}}).model)
+    state, token = next_.fixed_state_bytes_per_sequence, next_.kv_bytes_per_token("bf16")
+    plan = budget(fidelity="textbook", model={"name": "qwen3-next-80b-a3b"}, parallel=four, workload=load)
+    assert plan.state_bytes_per_sequence_per_gpu == state / 4
+    free = 320 * GB - 2 * next_.total_params
+    assert plan.sequences == pytest.approx((free - 2000 * token) / (state + 2000 * token))
+    off = budget(fidelity="textbook", model={"name": "llama-3.1-8b"}, workload=load, engine={"enable_prefix_caching": False}, parallel=four)
+    assert off.sequence_bytes_per_gpu == 4000 * 131_072 / 4
+
+
+def test_two_stages_are_told_apart() -> None:
+    plan = budget(model={"name": "llama-3.1-70b"}, parallel={"pipeline_parallel_size": 2})
+    assert ", stage 1 of 2" in next(t.formula for t in plan.terms if t.name == "weights") or ", stage 2 of 2" in next(
+        t.formula for t in plan.terms if t.name == "weights"
+    )
