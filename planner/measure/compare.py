@@ -35,8 +35,6 @@ ENOUGH = {"mean": 1, "p50": 5, "p99": 100}
 
 MOST_ROWS = 200
 """Rows compared at most: each one is a simulation."""
-LIGHT_LOAD_SHARE = 0.1
-"""A queue shorter than this share of TTFT is no queue worth naming."""
 
 Verdict = Literal["agrees", "slower", "faster", "not measured"]
 
