@@ -106,6 +106,8 @@ def test_the_hand_arithmetic_of_the_chapter_in_every_field() -> None:
     assert plan.shortfall_bytes_per_gpu == 0
     assert plan.gpu_memory_bytes == plan.budget_bytes_per_gpu == 80 * GB
     assert (plan.activation_bytes_per_gpu, plan.non_torch_bytes_per_gpu, plan.cuda_graph_bytes_per_gpu) == (0, 0, 0)
+    parts = {t.name: t.bytes for t in plan.terms}
+    assert parts == {"memory": 80 * GB, "weights": 405 * GB / 8, "kv_pool": 235 * GB / 8, "sequence": 8192 * token / 8}
     formulas = {t.name: t.formula for t in plan.terms}
     assert formulas["weights"] == "405,000,000,000 parameters × 1 B ÷ 8 GPUs"
     assert formulas["kv_pool"] == "(80 − 50.62) GB, 235 GB over 8 GPUs"
