@@ -131,7 +131,10 @@ def run_recommend(arguments: argparse.Namespace) -> int:
     print_table(columns, rows)
     if last.options:
         best = last.options[0]
-        print(f"cheapest: {best.words}, for ${best.usd_per_month:,.0f} a month; {best.worst_promise} comes nearest to its limit")
+        slo = best.scenario.slo
+        promised = slo.ttft_s is not None or slo.tpot_s is not None or slo.e2e_s is not None
+        limit = f"{best.worst_promise} comes nearest to its limit" if promised else "nothing is promised, so it only has to keep up"
+        print(f"cheapest: {best.words}, for ${best.usd_per_month:,.0f} a month; {limit}")
     if sum(o.tie for o in last.options) > 1:
         print(f"as good: the bill is within {last.tie_band:.0%} of the cheapest, which is no better known than that")
     for note in dict.fromkeys(note for o in last.options for note in o.notes):
