@@ -133,8 +133,25 @@ def answered(case: dict, effort: str, within_s: float) -> dict:
     return data
 
 
+EVERY_DAY = {
+    "a trillion parameters",
+    "ten million tokens of context",
+    "ten million tokens that fit",
+    "no request ever",
+    "a million requests a second",
+    "free GPUs",
+    "100,000 replicas",
+    "a byte of memory",
+    "a million clients",
+    "a step of one token",
+    "64 drafts, all taken",
+    "a promise of nothing",
+    "1,024-way tensors",
+}
+
+
 @pytest.mark.usefixtures("_small_bounds")
-@pytest.mark.parametrize("name", ABSURD)
+@pytest.mark.parametrize("name", [n if n in EVERY_DAY else pytest.param(n, marks=pytest.mark.slow) for n in ABSURD])
 def test_absurd_questions(name):
     holds(name, cut_short=("stopped", "shortened"))
 
@@ -177,6 +194,7 @@ class TestRightAnswers:
         assert data["cost"]["usd_per_mtok_output"] == 0
         assert data["cost"]["usd_per_month"] == 0
 
+    @pytest.mark.slow
     def test_a_fleet_a_thousand_times_as_large_costs_a_thousand_times_as_much_and_serves_it(self):
         one, many = (
             answered({"fleet": {"replicas": n}, "workload": {"request_rate": 2.0 * n, "num_prompts": 200}}, "quick", QUICK_S)
@@ -186,6 +204,7 @@ class TestRightAnswers:
         assert many["cost"]["usd_per_mtok_output"] == pytest.approx(one["cost"]["usd_per_mtok_output"], rel=0.01)
         assert many["latency"]["ttft_s"]["p50"] == pytest.approx(one["latency"]["ttft_s"]["p50"], rel=0.01)
 
+    @pytest.mark.slow
     def test_the_wait_of_a_million_clients_follows_littles_law(self):
         data = answered(ABSURD["a million clients"][0], "quick", QUICK_S)
         said = next(p["message"] for p in data["problems"] if p["code"] == "clients_left_out")

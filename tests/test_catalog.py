@@ -147,6 +147,7 @@ def test_list_price_rows_are_sourced_and_plausible() -> None:
         assert DATE.match(r.date), r
 
 
+@pytest.mark.slow
 def test_snapshot_agrees_with_the_installed_library() -> None:
     from genai_prices import data_snapshot
 

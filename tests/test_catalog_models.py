@@ -41,6 +41,7 @@ def test_every_row_has_its_configuration_and_no_file_is_left_over():
     assert {row.config_file for row in ROWS.values()} == {p.name for p in CONFIGS_DIR.glob("*.json")}
 
 
+@pytest.mark.slow
 def test_sizes_in_the_list_are_those_of_the_configurations():
     for slug, row in ROWS.items():
         arch = architecture.of(Model(name=slug))

@@ -31,6 +31,7 @@ def test_sweep_as_table_and_json(capsys: pytest.CaptureFixture) -> None:
     assert [row["workload.request_rate"] for row in rows] == [1, 4]
 
 
+@pytest.mark.slow
 def test_recommend_ranks_and_explains(capsys: pytest.CaptureFixture) -> None:
     arguments = ["recommend", PRESET, *SMALL, "--gpus", "h100-sxm", "--tensor-parallel", "1,2", "--no-speculation", "--no-split"]
     printed = run(capsys, *arguments, "--exclusions")
@@ -89,6 +90,7 @@ def test_batch_job_and_levers(capsys: pytest.CaptureFixture) -> None:
     assert {row["levers"][0] for row in rows[1:]} >= {"fp8 KV", "int4 weights", "prefix cache off"}
 
 
+@pytest.mark.slow
 def test_week_from_a_file(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     file = tmp_path / "demand.csv"
     file.write_text("\n".join(["1"] * 84 + ["3"] * 84))

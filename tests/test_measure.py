@@ -340,6 +340,7 @@ def test_the_prefix_is_marked_for_anthropic_and_counted() -> None:
     assert server.bodies[-1]["system"][0]["cache_control"] == {"type": "ephemeral"}
 
 
+@pytest.mark.slow
 def test_a_closed_loop_is_bounded_and_reports_throughput() -> None:
     behaviour = Behaviour(ttft_base_s=0.02, gap_s=0.01)
     found, _ = run(behaviour, repeats=1, max_tokens=9, concurrency=4, duration_s=0.5)
@@ -365,6 +366,7 @@ def test_an_open_loop_shows_the_queue() -> None:
 # What is kept
 
 
+@pytest.mark.slow
 def test_stopping_keeps_what_was_measured() -> None:
     with Server(Behaviour(gap_s=0.02)) as server:
         found = Run(Endpoint(server.url, "m", max_tokens=20), Options(prompt_lengths=(50,), repeats=50, prefix=False))
@@ -384,6 +386,7 @@ def test_stopping_keeps_what_was_measured() -> None:
     assert "stopped early" in summary["notes"][-1]
 
 
+@pytest.mark.slow
 def test_stopping_a_load_keeps_every_client_s_last_request() -> None:
     with Server(Behaviour(gap_s=0.02)) as server:
         options = Options(prompt_lengths=(50,), repeats=1, prefix=False, concurrency=5, duration_s=60)

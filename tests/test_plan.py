@@ -160,6 +160,7 @@ def layout(tp: int = 1, dp: int = 1) -> dict:
     return {"parallel": {"tensor_parallel_size": tp, "data_parallel_size": dp, "enable_expert_parallel": dp > 1}}
 
 
+@pytest.mark.slow
 def test_bursts_and_closed_loops_are_answered_by_simulating_larger_fleets() -> None:
     """One replica takes no burst at any rate, several share it; clients that wait have no rate to scale by."""
     bursts = {"request_rate": 4.0, "burstiness": 0.05, "input_len": 3000, "output_len": 10, "num_prompts": 150}
