@@ -167,6 +167,7 @@ class TestDisks:
         assert presets.load("mine", tmp_path).name == "before"
         assert [p.name for p in tmp_path.iterdir()] == ["mine.json"]
 
+    @pytest.mark.slow
     def test_a_read_only_disk_is_said(self, tmp_path, monkeypatch, capsys):
         def read_only(*_, **named):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(named.get("dir", "")))
@@ -178,6 +179,7 @@ class TestDisks:
         assert capsys.readouterr().err.startswith(f"{tmp_path / 'p.md'}: Read-only file system")
 
     @pytest.mark.parametrize("path", ["nowhere/plan.json", "plan.exe", ""])
+    @pytest.mark.slow
     def test_a_path_that_cannot_be_is_one_line(self, path, capsys, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         status = main(["plan", "chat-70b-2xh100", "--set", "workload.num_prompts=10", "--quick", "--out", path])
@@ -308,6 +310,7 @@ class TestFullPlans:
         assert refiner.ready(SMALL) is None
         assert refiner.failure(SMALL) == "its process ended"
 
+    @pytest.mark.slow
     def test_a_process_that_was_killed_is_started_again(self, worker):
         worker._running().kill()
         assert worker.plan(SMALL)["memory"]["fits"]
@@ -320,10 +323,12 @@ class TestFullPlans:
         with pytest.raises(RuntimeError, match="its process ended"):
             worker.plan(SMALL)
 
+    @pytest.mark.slow
     def test_what_it_refuses_has_a_name(self, worker):
         with pytest.raises(RuntimeError, match="InputError"):
             worker.plan(SMALL.model_copy(update={"hardware": SMALL.hardware.model_copy(update={"gpu": "nothing"})}))
 
+    @pytest.mark.slow
     def test_the_process_ends_with_its_input(self, worker):
         process = worker._running()
         process.stdin.close()

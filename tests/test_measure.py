@@ -126,6 +126,7 @@ def test_time_per_token_needs_two_tokens() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "tags", pytest.param("anthropic", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_streamed_thinking_gives_two_ttfts(field: str) -> None:
     behaviour = Behaviour(ttft_base_s=0.03, gap_s=0.01, thinking_tokens=8, thinking_field=field)
     found, server = run(behaviour, "anthropic" if field == "anthropic" else "openai", max_tokens=16, repeats=2)
@@ -135,6 +136,7 @@ def test_streamed_thinking_gives_two_ttfts(field: str) -> None:
     agree(found, server, "tpot_s", 0.01, LATE_S / 15)
 
 
+@pytest.mark.slow
 def test_hidden_thinking_is_in_ttft_and_not_in_tpot() -> None:
     found, server = run(Behaviour(gap_s=0.01, thinking_tokens=8, thinking_field="hidden"), max_tokens=16, repeats=2)
     assert {(r.output_tokens, r.thinking_tokens) for r in found.requests} == {(16, 8)}
@@ -159,6 +161,7 @@ def test_keep_alive_comments_and_empty_deltas_are_no_tokens() -> None:
     agree(found, server, "ttft_s", 0.05)
 
 
+@pytest.mark.slow
 def test_an_end_mark_or_a_finish_reason_is_enough() -> None:
     for behaviour in (Behaviour(finish=False, usage=False), Behaviour(done=False, usage=False), Behaviour(finish=False, done=False)):
         found, _ = run(behaviour, repeats=1)
@@ -198,6 +201,7 @@ def test_a_cut_stream_is_an_error_that_keeps_what_it_showed(behaviour: Behaviour
     assert document(found)["rows"] == []
 
 
+@pytest.mark.slow
 def test_a_stalled_stream_times_out_with_its_first_token() -> None:
     found, _ = run(Behaviour(stall_after_events=3), repeats=1, timeout_s=0.2)
     (request,) = found.requests
@@ -316,6 +320,7 @@ def test_the_scale_from_calibration() -> None:
     assert Scale(1.5, 30).words(10) == 1
 
 
+@pytest.mark.slow
 def test_ttft_grows_with_the_prompt_and_not_with_a_cached_prefix() -> None:
     behaviour = Behaviour(ttft_base_s=0.01, ttft_per_token_s=2e-4, gap_s=0.0)
     found, _ = run(behaviour, prompt_lengths=(100, 1000), repeats=2, prefix=True, max_tokens=2)
@@ -353,6 +358,7 @@ def test_a_closed_loop_is_bounded_and_reports_throughput() -> None:
     assert sum(r.experiment == "load" for r in capped.requests) == 5
 
 
+@pytest.mark.slow
 def test_an_open_loop_shows_the_queue() -> None:
     """One slot of 50 ms served at 40 requests/s: the queue must appear in TTFT, not be waited out by the client."""
     found, _ = run(Behaviour(ttft_base_s=0.05, gap_s=0.0, slots=1), repeats=1, max_tokens=1, rate=40.0, duration_s=0.4, seed=1)
@@ -428,6 +434,7 @@ def test_json_has_the_names_of_the_contract_and_no_key(
     assert rows.from_csv(outs[2].read_text())[0]["load_value"] == 1
 
 
+@pytest.mark.slow
 def test_rows_have_the_columns_of_the_measured_table() -> None:
     found, _ = run(Behaviour(), repeats=2, concurrency=2, duration_s=0.2, prefix=True)
     text = rows.to_csv(document(found, {"engine": "vLLM", "gpu": "H100-SXM-80GB"})["rows"])
