@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from planner.problems import InputError
 
 EXAMPLES = int(os.environ.get("PLANNER_FUZZ_EXAMPLES", "0"))
+SHARE = float(os.environ.get("PLANNER_FUZZ_SHARE", "1"))
 """Inputs for each door in a long run; 0 is what CI runs, the same inputs every time."""
 SLOWEST_S = 5.0
 """Processor time that one input may take."""
@@ -110,8 +111,8 @@ values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.di
 
 
 def examples(ci: int) -> settings:
-    """Settings of a door's test: `ci` fixed inputs, or `PLANNER_FUZZ_EXAMPLES` fresh ones in a long run."""
-    return settings(max_examples=EXAMPLES or ci, deadline=None, derandomize=not EXAMPLES, database=None)
+    """Settings of a door's test: `ci` fixed inputs, `PLANNER_FUZZ_SHARE` of them every day, or `PLANNER_FUZZ_EXAMPLES` fresh ones."""
+    return settings(max_examples=EXAMPLES or max(1, round(SHARE * ci)), deadline=None, derandomize=not EXAMPLES, database=None)
 
 
 def door(name: str, read: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

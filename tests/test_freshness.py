@@ -93,7 +93,13 @@ components.notes()
         at.session_state[f"{page}.tab"] = tab
     at.run()
     assert not at.exception, at.exception[0].message
-    dates = [str(value) for frame in at.dataframe if "date" in frame.value for value in frame.value["date"] if str(value)[:2] == "20"]
+    dates = [
+        str(value)
+        for frame in (*at.dataframe, *at.table)
+        if "date" in frame.value
+        for value in frame.value["date"]
+        if str(value)[:2] == "20"
+    ]
     said = [e.value for kind in (at.caption, at.markdown, at.warning, at.info) for e in kind]
     assert any("stale" in text for text in (*dates, *said))
     if tab != "Constants of this plan":

@@ -6,13 +6,11 @@ import zlib
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from planner import export
 
-KEPT = Path(__file__).parent / "data" / "documents"
+KEPT = Path(__file__).parents[1] / "data" / "documents"
 A4_POINTS = (595, 842)
-CHROMIUM = next((p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if Path(p).exists()), None)
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -23,14 +21,6 @@ def page_file(tmp_path_factory):
     target = tmp_path_factory.mktemp("document") / "plan.html"
     export.write(plan, target)
     return target
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
 
 
 @pytest.fixture
