@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from planner.problems import InputError
 
 EXAMPLES = int(os.environ.get("PLANNER_FUZZ_EXAMPLES", "0"))
-SHARE = float(os.environ.get("PLANNER_FUZZ_SHARE", "1"))
 """Inputs for each door in a long run; 0 is what CI runs, the same inputs every time."""
+SHARE = float(os.environ.get("PLANNER_FUZZ_SHARE", "1"))
+"""Of CI's inputs, those of this run."""
 SLOWEST_S = 5.0
 """Processor time that one input may take."""
 ran: Counter[str] = Counter()
