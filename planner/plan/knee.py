@@ -66,10 +66,11 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
     spent = sum(work(t, scenario) for t in replications)
     start = START * saturation_rate(deployments, scenario)
     # Runs are shortened until a whole search of them can be afforded: at a rate, time passes in steps hardly longer than a lone one's.
-    prompts = scenario.workload.num_prompts
+    prompts, replicas = scenario.workload.num_prompts, scenario.fleet.replicas
     work_of_run = (bounds.MAX_WORK_PER_PLAN - spent) / (RUNS * USUAL_PROBES)
-    steps_per_prompt = 1 + 1 / (start * deployments[-1].step_time(decode_shape(deployments[-1], 1)))
-    prompts = min(prompts, max(LEAST_PROMPTS, int(work_of_run / steps_per_prompt)))
+    arrivals_per_step = start / replicas * deployments[-1].step_time(decode_shape(deployments[-1], 1))
+    if 0 < arrivals_per_step < inf:
+        prompts = min(prompts, max(LEAST_PROMPTS, int(work_of_run / (1 + 1 / arrivals_per_step))))
 
     def watch(seed: int, rate: float) -> tuple[Kept, ...] | None:
         """What a run makes of the promises; None when it is overloaded."""
