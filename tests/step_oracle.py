@@ -158,26 +158,16 @@ class StepOracle:
             return start * n + context * indexing + min(context, most) * token
         return start * n + (context if a.window is None else windowed) * token
 
-    def decode_launch(self, layer: sharding.ShardLayer) -> float:
+    def launch(self, layer: sharding.ShardLayer, phase: str) -> float:
+        """Launches of one layer's attention and recurrence; `phase` is decode or prefill."""
         us = 0.0
         cache = "fp8" if self.s.precision.kv_cache in ("fp8", "int8", "int4") else "bf16"
         if layer.attention and layer.attention.mla:
-            us += self.row("mla_decode", cache).get("launch_us", 0)
+            us += self.row(f"mla_{phase}", cache).get("launch_us", 0)
         elif layer.attention:
-            us += self.row("decode_attention", cache, head_dim=layer.attention.head_dim).get("launch_us", 0)
+            us += self.row(f"{phase}_attention", cache, head_dim=layer.attention.head_dim).get("launch_us", 0)
         if layer.recurrent:
-            us += self.row("recurrent", None, phase="generation").get("launch_us", 0)
-        return us * US
-
-    def prefill_launch(self, layer: sharding.ShardLayer) -> float:
-        us = 0.0
-        cache = "fp8" if self.s.precision.kv_cache in ("fp8", "int8", "int4") else "bf16"
-        if layer.attention and layer.attention.mla:
-            us += self.row("mla_prefill", cache).get("launch_us", 0)
-        elif layer.attention:
-            us += self.row("prefill_attention", cache, head_dim=layer.attention.head_dim).get("launch_us", 0)
-        if layer.recurrent:
-            us += self.row("recurrent", None, phase="context").get("launch_us", 0)
+            us += self.row("recurrent", None, phase="generation" if phase == "decode" else "context").get("launch_us", 0)
         return us * US
 
     def prefill(self, a: sharding.ShardAttention, new: int, cached: int) -> float:
@@ -244,7 +234,7 @@ class StepOracle:
         each_chunk = [0.0] * len(chunks)
         for layer in (x for stage in self.shard.stages for x in stage.layers for _ in range(x.count)):
             if n:
-                launches[0] += self.decode_launch(layer)
+                launches[0] += self.launch(layer, "decode")
                 if layer.attention:
                     seconds += self.attention(
                         layer.attention, n / share, shape.context_tokens / share, shape.windowed_context_tokens / share
@@ -254,7 +244,7 @@ class StepOracle:
                     state = 2 * layer.recurrent.state_bytes * (1 + self.k) * n / share
                     seconds += state / (self.gpu.memory_bandwidth_bytes_s * row["memory"])
             if chunks:
-                launches[1] += self.prefill_launch(layer)
+                launches[1] += self.launch(layer, "prefill")
                 if layer.attention:
                     each_chunk = [t + self.prefill(layer.attention, *c) for t, c in zip(each_chunk, chunks, strict=True)]
                 if layer.recurrent:

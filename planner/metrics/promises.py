@@ -82,22 +82,23 @@ def reached(timeline: Timeline, given: Sequence[Promise], api_s: float = 0.0, mo
 
 def on_average(runs: Sequence[Sequence[Kept]]) -> tuple[Kept, ...]:
     """Each promise with the mean of what the runs made of it."""
-    seen: dict[Promise, list[float]] = {}
+    return tuple(Kept(promise, sum(k.at_s for k in seen) / len(seen)) for promise, seen in _by_promise(runs).items())
+
+
+def _by_promise(runs: Sequence[Sequence[Kept]]) -> dict[Promise, list[Kept]]:
+    seen: dict[Promise, list[Kept]] = {}
     for run in runs:
         for kept in run:
-            seen.setdefault(kept.promise, []).append(kept.at_s)
-    return tuple(Kept(promise, sum(at_s) / len(at_s)) for promise, at_s in seen.items())
+            seen.setdefault(kept.promise, []).append(kept)
+    return seen
 
 
 def settled(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = 0.0, min_replications: int = MIN_REPLICATIONS) -> bool:
     """Whether the replications so far are enough: at least five, and what becomes of every promise known to ±10 %."""
     if len(timelines) < min_replications:
         return False
-    seen: dict[Promise, list[float]] = {}
-    for timeline in timelines:
-        for kept in reached(timeline, given, api_s):
-            seen.setdefault(kept.promise, []).append(kept.at_s)
-    return all(known(figures) for figures in seen.values())
+    seen = _by_promise([reached(t, given, api_s) for t in timelines])
+    return all(known([kept.at_s for kept in runs]) for runs in seen.values())
 
 
 def decided(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: float = 0.0) -> bool:
@@ -109,10 +110,8 @@ def decided(timelines: Sequence[Timeline], given: Sequence[Promise], api_s: floa
         return True
     if len(timelines) < MIN_REPLICATIONS:
         return False
-    seen: dict[Promise, list[float]] = {}
-    for timeline in timelines:
-        for kept in reached(timeline, given, api_s):
-            seen.setdefault(kept.promise, []).append(kept.strain)
-    ends = [(inf, inf) if not all(isfinite(v) for v in strains) else t_interval(strains) for strains in seen.values()]
+    seen = _by_promise([reached(t, given, api_s) for t in timelines])
+    each = [[kept.strain for kept in runs] for runs in seen.values()]
+    ends = [t_interval(strains) if all(map(isfinite, strains)) else (inf, inf) for strains in each]
     sure = [end for end in ends if end is not None]
     return any(low > 1 for low, _ in sure) or all(high <= 1 for _, high in sure)
