@@ -133,10 +133,10 @@ def test_too_big_is_an_answer_with_a_negative_pool_and_remedies_in_order_of_cost
     assert plan.kv_pool_bytes_per_gpu < 0
     assert plan.cache_limited_batch == 0
     assert plan.shortfall_bytes_per_gpu > -plan.kv_pool_bytes_per_gpu
-    fields = [r.field for r in plan.remedies if not r.also]
-    assert fields == sorted(fields, key=lambda f: ["engine", "precision", "parallel"].index(f.split(".")[0]))
     enough = [r for r in plan.remedies if r.fits]
-    assert enough
+    assert enough == list(plan.remedies[: len(enough)]), "those that are enough come first"
+    cost = [("int4" in (r.value, *(value for _, value in r.also)), r.gpus) for r in enough]
+    assert cost == sorted(cost), "fewer GPUs first, 4-bit weights last"
     for r in enough:
         asked = {"model": {"name": "gpt-oss-120b"}, "precision": {"weights": "bf16"}}
         for path, value in ((r.field, r.value), *r.also):

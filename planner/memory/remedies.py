@@ -32,7 +32,7 @@ WORTH_SAYING = 0.1
 
 
 def remedies(arch: Architecture, gpu: Gpu, scenario: Scenario, now: MemoryPlan, budget: Budget) -> tuple[Remedy, ...]:
-    """Single changes in the order of what they cost: settings, cache precision, weight precision, more GPUs; then pairs of them.
+    """Settings, cache precision, weight precision, more GPUs, and pairs of them: the cheapest that is enough first, the others behind.
 
     Settings that do not help are left out; of precisions and layouts the first that is enough is given, or the last tried. Of pairs, the
     one on the fewest GPUs for each weight precision, where every single change that is enough needs more GPUs or there is none.
@@ -58,7 +58,8 @@ def remedies(arch: Architecture, gpu: Gpu, scenario: Scenario, now: MemoryPlan, 
             elif remedy.fits or remedy.kv_pool_bytes_per_gpu - now.kv_pool_bytes_per_gpu > WORTH_SAYING * now.shortfall_bytes_per_gpu:
                 found.append(remedy)
         found += tried
-    return (*found, *_pairs(arch, gpu, scenario, budget, groups, [r for r in found if r.fits]))
+    found += _pairs(arch, gpu, scenario, budget, groups, [r for r in found if r.fits])
+    return (*cheapest(found), *(r for r in found if not r.fits))
 
 
 def _pairs(
