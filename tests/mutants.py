@@ -33,6 +33,7 @@ TESTS = {
     "planner/roofline": ("test_step_oracle", "test_roofline", "test_textbook", "test_plan", "test_validate", "test_speculation"),
     "planner/memory": (
         "test_memory_oracle",
+        "test_memory_edges",
         "test_memory",
         "test_textbook",
         "test_plan",
@@ -49,6 +50,8 @@ TESTS = {
         "test_capacity",
         "test_drills",
     ),
+    "planner/kv_cache.py": ("test_kv_cache", "test_scheduler", "test_theory", "test_plan_system", "test_fleet"),
+    "planner/fleet": ("test_fleet", "test_routing", "test_theory", "test_plan_system", "test_metrics", "test_capacity"),
     "planner/cost": (
         "test_cost_by_hand",
         "test_cost",
@@ -290,7 +293,8 @@ def chosen(parts: list[str], sample: int, seed: int, again: Path | None) -> list
     lived = set(re.findall(r"SURVIVED (\S+):\d+ (.+?) #(\d+)\.(\d+)$", again.read_text(), re.M)) if again else set()
     found: list[Mutant] = []
     for part in parts:
-        everything = [m for path in sorted((ROOT / part).rglob("*.py")) for m in mutants(path)]
+        paths = [ROOT / part] if part.endswith(".py") else sorted((ROOT / part).rglob("*.py"))
+        everything = [m for path in paths for m in mutants(path)]
         print(f"{part}: {len(everything)} mutants", flush=True)
         if again:
             found += [m for m in everything if (m.path, m.what, str(m.node), str(m.change)) in lived]
@@ -302,7 +306,7 @@ def chosen(parts: list[str], sample: int, seed: int, again: Path | None) -> list
 def main() -> int:
     """Run a sample and print the survivors."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("parts", nargs="*", default=[*TESTS], help="folders to mutate")
+    arguments.add_argument("parts", nargs="*", default=[*TESTS], help="folders or files to mutate")
     arguments.add_argument("--sample", type=int, default=80, help="mutants of each part")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--seconds", type=float, default=180, help="time for the tests of one mutant")

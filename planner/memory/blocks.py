@@ -85,9 +85,8 @@ class BlockPool:
         return sum(g.tables * int(back // g.block_tokens) for g, back in reach)
 
     def concurrency(self, max_model_len: int, engine: Engine) -> float:
-        """Sequences of max_model_len at once: `Maximum concurrency`."""
-        need = self.sequence_blocks(max_model_len, engine, admitting=True)
-        return self.total_blocks / need if need else 0.0
+        """Sequences of max_model_len at once, of a pool that caches something: `Maximum concurrency`."""
+        return self.total_blocks / self.sequence_blocks(max_model_len, engine, admitting=True)
 
 
 def kinds(stage: Stage, extra: tuple[tuple[int, float], ...] = ()) -> tuple[Kind, ...]:
@@ -137,8 +136,6 @@ def pool(stage: Stage, pool_bytes: float, engine: Engine, extra: tuple[tuple[int
 
 def printed_tokens(p: BlockPool, meaning: str, max_model_len: int, engine: Engine) -> int:
     """`GPU KV cache size: N tokens` as this version of the engine defines N."""
-    if not p.tables:
-        return 0
     if meaning == "concurrency":
         return int(p.concurrency(max_model_len, engine) * max_model_len)
     return p.total_blocks // p.tables * p.block_tokens

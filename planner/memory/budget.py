@@ -120,7 +120,7 @@ def _rank(arch: Architecture, shard: Shard, stage: Stage, share: float, max_len:
     if e.kv_allocation == "contiguous":
         own, shared = pool.sequence_blocks(max_len, e), 0
     else:
-        own = max(1, pool.sequence_blocks(length, e) - pool.borrowed_blocks(length, prefix))
+        own = pool.sequence_blocks(length, e) - pool.borrowed_blocks(length, prefix)
         shared = pool.prefix_blocks(prefix) * prefix_copies(scenario)
     # vLLM refuses to start when one sequence of max_model_len does not fit; the others only cap what they accept
     longest = pool.sequence_blocks(max_len, e, admitting=True) if e.name == "vllm" else 0

@@ -23,4 +23,4 @@ def prefix_copies(scenario: Scenario) -> int:
 def model_len(arch: Architecture, scenario: Scenario) -> int:
     """Longest sequence the engine accepts: the scenario's, else the model's, else the planned length."""
     length, _ = final_length(scenario)
-    return scenario.engine.max_model_len or arch.max_position_embeddings or max(1, math.ceil(length))
+    return scenario.engine.max_model_len or arch.max_position_embeddings or math.ceil(length)

@@ -37,13 +37,11 @@ def of(arch: Architecture, shard: Shard, stage: Stage, engine: Engine) -> Reserv
     tokens, hidden = engine.max_num_batched_tokens, shard.hidden_size
     rows = min(engine.max_num_seqs, tokens)
     wide = max((g.n for layer in stage.layers for g in layer.gemms if g.name in ("gate_up", "shared_gate_up", "up_proj")), default=0)
-    layer_peak = tokens * wide * 1.5 * size
-    logits = rows * shard.vocab_size * (c.logits_bytes_per_entry + size - 2) if stage.last else 0.0
+    peak = rows * shard.vocab_size * (c.logits_bytes_per_entry + size - 2) if stage.last else tokens * wide * 1.5 * size
     width = tokens * hidden * c.activation_bytes_per_token_width * size / 2
-    between = tokens * hidden * c.pipeline_bytes_per_token_width if shard.pipeline_parallel_size > 1 and not stage.last else 0.0
+    between = 0.0 if stage.last else tokens * hidden * c.pipeline_bytes_per_token_width * size / 2
     experts = max((_workspace(layer.moe, tokens) for layer in stage.layers if layer.moe), default=0.0) * c.moe_workspace_share
     base = (c.activation_base_gib + (c.multimodal_gib if arch.tower_params else 0.0)) * GIB
-    peak = max(logits, layer_peak if not stage.last else 0.0)
     parts = [
         f"{rows:,} rows × {shard.vocab_size:,} vocabulary × {c.logits_bytes_per_entry + size - 2:g} B"
         if stage.last
@@ -51,7 +49,7 @@ def of(arch: Architecture, shard: Shard, stage: Stage, engine: Engine) -> Reserv
         f"{tokens:,} tokens × {hidden:,} × {c.activation_bytes_per_token_width * size / 2:g} B",
     ]
     if between:
-        parts.append(f"{tokens:,} tokens × {hidden:,} × {c.pipeline_bytes_per_token_width:g} B between stages")
+        parts.append(f"{tokens:,} tokens × {hidden:,} × {c.pipeline_bytes_per_token_width * size / 2:g} B between stages")
     if experts:
         parts.append(f"expert workspace {experts / GIB:.2f} GiB")
     parts.append(f"{base / GIB:.2f} GiB")

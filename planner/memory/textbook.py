@@ -24,13 +24,17 @@ def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> 
     state = arch.fixed_state_bytes_per_sequence
     per_token = arch.kv_bytes_per_token(kv) + arch.kv_windowed_bytes_per_token(kv)
     length, prefix = final_length(scenario)
-    shared_prefix = arch.kv_bytes(prefix, kv) - state
-    own = arch.kv_bytes(length, kv) - shared_prefix
-    shared = shared_prefix * prefix_copies(scenario)
+    # a window holds a sequence's own last tokens first; of a longer prefix it keeps only what those leave room for
+    new = length - prefix
+    own = arch.kv_bytes(new, kv)
+    shared = (arch.kv_bytes(prefix, kv) - state) * prefix_copies(scenario)
     free = (memory - weights) * gpus
-    batch = max(0, math.floor((free - shared) / own)) if own > 0 else 0
+    # nothing grows and no state is kept: only max_num_seqs limits
+    unlimited = float(scenario.engine.max_num_seqs) if free >= 0 else 0.0
+    sequences = max(0.0, (free - shared) / own) if own else unlimited
     max_len = model_len(arch, scenario)
     longest = arch.kv_bytes(max_len, kv)
+    average = " on average" if state or arch.window else ""
     terms = (
         Term("memory", memory, f"{gpu.label_gb:g} GB × 10⁹ B", "label", gpu.verified_date),
         Term("weights", weights, f"{arch.total_params:,} parameters × {size:g} B ÷ {gpus} GPUs", "hand arithmetic"),
@@ -40,10 +44,10 @@ def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> 
             f"({memory / GB:g} − {weights / GB:.4g}) GB, {free / GB:.4g} GB over {gpus} GPUs",
             "hand arithmetic",
         ),
-        Term("sequence", own / gpus, f"{length:,.0f} tokens × {per_token:,.0f} B ÷ {gpus} GPUs", "hand arithmetic"),
+        Term("sequence", own / gpus, f"{new:,.0f} tokens × {own / new:,.0f} B{average} ÷ {gpus} GPUs", "hand arithmetic"),
     )
     return MemoryPlan(
-        fits=batch >= 1,
+        fits=sequences >= 1,
         weights_bytes_per_gpu=weights,
         activation_bytes_per_gpu=0.0,
         non_torch_bytes_per_gpu=0.0,
@@ -52,9 +56,9 @@ def textbook(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> 
         kv_pool_tokens=max(0, int(free // per_token)) if per_token else 0,
         kv_bytes_per_token=per_token,
         kv_bytes_per_token_per_gpu=per_token / gpus,
-        cache_limited_batch=batch,
-        sequences=max(0.0, (free - shared) / own) if own > 0 else 0.0,
-        max_model_len_concurrency=max(0.0, free / longest) if longest else 0.0,
+        cache_limited_batch=math.floor(sequences),
+        sequences=sequences,
+        max_model_len_concurrency=max(0.0, free / longest) if longest else unlimited,
         shortfall_bytes_per_gpu=max(0.0, (own + shared - free) / gpus),
         gpu_memory_bytes=memory,
         budget_bytes_per_gpu=memory,
