@@ -57,7 +57,7 @@ class MeanGrowth:
         self.offset -= request.tokens_per_step / self.block_size * request.start_clock
         if not self.sequences:
             self.rate = self.offset = 0.0
-        freed = max(0, self.taken - self._owed(clock))
+        freed = self.taken - self._owed(clock)
         self.taken -= freed
         return freed
 
