@@ -10,13 +10,14 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from planner import migrate
+from planner import files, migrate
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
 
 FOLDER = Path(__file__).resolve().parent.parent / "presets"
 MAX_BYTES = 1_000_000
 """Largest file that is read."""
+WANTED = "give a scenario, or a plan that this planner exported, as JSON"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 """Names are slugs, so that a name is never a path."""
 
@@ -48,14 +49,8 @@ def _read(path: Path, changed_ns: int) -> Scenario:
 
 def read(path: Path) -> tuple[Scenario, tuple[str, ...]]:
     """A scenario file and the notes of its migration. Raises `InputError` when it cannot be read or is not a scenario."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path.name} is larger than {MAX_BYTES:,} bytes, which no scenario is")
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path.name} cannot be read: {reason}") from error
-    return from_text(text, path.name)
+    name = files.shown_name(path.name)
+    return from_text(files.read_text(path, MAX_BYTES, WANTED, name), name)
 
 
 def from_text(text: str | bytes, source: str = "this file") -> tuple[Scenario, tuple[str, ...]]:
@@ -66,9 +61,9 @@ def from_text(text: str | bytes, source: str = "this file") -> tuple[Scenario, t
     if len(text) > MAX_BYTES:
         raise InputError(f"{source} is larger than {MAX_BYTES:,} bytes, which no scenario is")
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source} is not JSON: {str(error)[:100]}") from error
+        data = files.from_json(text, once=True)
+    except ValueError as error:
+        raise InputError(f"{source} is not JSON: {str(error)[:120]}; {WANTED}") from error
     if isinstance(data, dict) and isinstance(data.get("scenario"), dict):
         data = data["scenario"]
     if not isinstance(data, dict):

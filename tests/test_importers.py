@@ -433,10 +433,10 @@ def test_a_run_in_which_everything_failed() -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a file"):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
         importers.read(tmp_path / "none.json")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00{")
-    with pytest.raises(InputError, match="is not UTF-8 text"):
+    with pytest.raises(InputError, match="it is not UTF-8 text"):
         importers.read(tmp_path / "binary.json")
 
 

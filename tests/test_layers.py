@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "planner"
 
 LAYERS = [
-    "units problems bounds",
+    "units problems bounds files",
     "scenario",
     "catalog",
     "traces",

@@ -69,7 +69,7 @@ def test_a_table_without_the_columns_is_refused(tmp_path: Path) -> None:
     file.write_text("id,engine\na,vLLM\n")
     with pytest.raises(InputError, match="lacks the columns model, gpu"):
         read(file)
-    with pytest.raises(InputError, match="not a file"):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
         read(tmp_path / "nothing.csv")
 
 

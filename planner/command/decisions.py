@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from planner.command import inputs
@@ -110,12 +109,13 @@ def run_breakeven(arguments: argparse.Namespace) -> int:
 
 def run_week(arguments: argparse.Namespace) -> int:
     """Print what a week costs three ways."""
-    from planner import cost
+    from planner import cost, files
     from planner.economics import decision, week
 
     answer = _planned(arguments)
     if arguments.curve:
-        shares = week.parse_shares(Path(arguments.curve).read_text(encoding="utf-8"), max(1, arguments.steps_per_hour))
+        curve = files.read_text(arguments.curve, week.MOST_BYTES, "give hourly shares, one a line or with commas between")
+        shares = week.parse_shares(curve, max(1, arguments.steps_per_hour))
         fleet = answer.scenario.fleet.model_copy(update={"demand_curve": shares})
         answer = replace(answer, scenario=answer.scenario.model_copy(update={"fleet": fleet}))
     api = None

@@ -98,12 +98,12 @@ def _as_json(command: Any) -> dict[str, Any]:
 
 def plan_json(text: str) -> Mapping[str, Any]:
     """The JSON of an exported plan as it was made; anything else is planned now."""
-    from planner import export
+    from planner import export, files
     from planner.plan import plan
 
     path = Path(text)
-    if path.suffix.lower() in DOCUMENTS and (path.is_file() or path.suffix.lower() != ".json"):
-        restored = export.read(path.read_bytes(), path.name)
+    if path.suffix.lower() in DOCUMENTS:
+        restored = export.read(files.read_bytes(path, export.MOST_BYTES, "give a document that this planner exported"), path.name)
         for note in restored.notes:
             print(note, file=sys.stderr)
         return restored.plan if restored.plan is not None else plan(restored.scenario).to_dict()

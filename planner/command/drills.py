@@ -11,6 +11,7 @@ from planner.command.output import plain, print_json, print_table, shown
 from planner.problems import InputError
 
 KINDS = ("loss", "spot", "autoscale")
+TRACE = "give a trace as CSV or JSONL, or the name of a shipped one"
 
 
 def add_commands(commands: Any) -> None:
@@ -147,11 +148,12 @@ def run_prefixes(arguments: argparse.Namespace) -> int:
     """Print hit rate and imbalance of each routing rule."""
     from typing import get_args
 
-    from planner import traces
+    from planner import files, traces
     from planner.fleet import Routing, prefix_hits
 
     path = Path(arguments.trace)
-    trace = traces.parse(path.read_bytes(), path.name) if path.is_file() else traces.shipped(arguments.trace)
+    given = path.suffix.lower() in (".csv", ".jsonl", ".json") or path.is_file()
+    trace = traces.parse(files.read_bytes(path, traces.MAX_BYTES, TRACE), path.name) if given else traces.shipped(arguments.trace)
     if trace.hash_ids is None:
         keyed = ", ".join(name for name, row in traces.index().items() if row["hash_tokens"])
         raise InputError(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from planner import presets
+from planner import files, presets
 from planner.problems import InputError
 from planner.scenario import Scenario, set_path
 
@@ -60,16 +60,24 @@ def _named(text: str) -> tuple[Scenario, tuple[str, ...]]:
     if Path(text).suffix.lower() in (".html", ".md", ".xlsx", ".zip"):
         from planner import export
 
-        restored = export.read(Path(text).read_bytes(), Path(text).name)
+        restored = export.read(files.read_bytes(text, export.MOST_BYTES, "give a document that this planner exported"), Path(text).name)
         return restored.scenario, restored.notes
-    if text.endswith(".json") or Path(text).is_file():
+    if text.lower().endswith(".json") or (text not in presets.names() and _stands(text)):
         return presets.read(Path(text))
     return presets.load(text), ()
+
+
+def _stands(text: str) -> bool:
+    """Whether something stands at this path: a file, or what `presets.read` says is none."""
+    try:
+        return os.path.lexists(text)
+    except ValueError:  # a NUL in it
+        return False
 
 
 def json_or_text(value: str) -> Any:
     """A `--set` value: JSON where it is JSON (numbers, true, null, lists, objects), plain text otherwise."""
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return files.from_json(value)
+    except ValueError:
         return value

@@ -12,6 +12,8 @@ from planner.problems import InputError
 from planner.units import HOUR_S, HOURS_PER_WEEK, MINUTE_S
 
 MOST_BURST_CV = 100.0
+MOST_BYTES = 1_000_000
+"""Largest file of a demand curve."""
 LEAST_BURST_CV = 1e-6
 """Below it nothing scatters."""
 

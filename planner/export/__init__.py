@@ -16,7 +16,7 @@ from typing import Any
 
 from planner.export.document import document
 from planner.export.extras import Extras, from_dict, requests
-from planner.export.restore import Restored, read
+from planner.export.restore import MOST_BYTES, Restored, read
 from planner.export.subject import Cover
 from planner.problems import InputError
 
@@ -33,7 +33,7 @@ NEEDS = {"html": ("jinja2",), "xlsx": ("xlsxwriter",)}
 """Packages without which a format cannot be made."""
 MOST_REQUESTS = 1000
 
-__all__ = ["KINDS", "Cover", "Extras", "Restored", "build", "document", "extras_of", "read", "write"]
+__all__ = ["KINDS", "MOST_BYTES", "Cover", "Extras", "Restored", "build", "document", "extras_of", "read", "write"]
 
 
 def build(plan: Any, kind: str, extras: Extras | None = None, cover: Cover | None = None) -> bytes:

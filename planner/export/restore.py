@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
 import zlib
@@ -14,6 +13,7 @@ from typing import Any
 
 from planner import migrate
 from planner.export.document import document
+from planner.files import from_json
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
 
@@ -83,18 +83,13 @@ def payload(data: bytes, name: str) -> dict[str, Any]:
         raise InputError(f"{name} holds tables only; open the JSON, HTML, Markdown, XLSX or zip form of the plan")
     try:
         text = readers.get(suffix, _plain)(data)
-        found = json.loads(text, parse_constant=_no_constant) if text is not None else None
+        found = from_json(text, numbers_only=True) if text is not None else None
     except DAMAGED as error:
-        raise InputError(
-            f"{name} cannot be read as a document of this planner: {' '.join(str(error).split())[:120] or 'it is damaged'}"
-        ) from error
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else " ".join(str(error).split())[:120] or "it is damaged"
+        raise InputError(f"{name} cannot be read as a document of this planner: {why}; export the plan again") from error
     if not isinstance(found, dict):
         raise InputError(f"{name} carries no plan; open a file that this planner exported, or a scenario as JSON")
     return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _plain(data: bytes) -> str:

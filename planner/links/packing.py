@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import zlib
 from typing import Any
 
+from planner.files import from_json
 from planner.scenario.base import FrozenJson
 
 MAX_CONFIG_BYTES = 200_000
@@ -57,10 +57,6 @@ def parse_json(text: str, what: str) -> Any:
     if len(text) > MAX_CONFIG_BYTES:
         raise ValueError(f"it is longer than the {MAX_CONFIG_BYTES:,} characters {what} may have")
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        return from_json(text, numbers_only=True)
+    except ValueError as error:
         raise ValueError(f"it is not {what} in JSON") from error
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number")

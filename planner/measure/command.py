@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from planner import files
 from planner.measure import report
 from planner.problems import InputError
 from planner.scenario import Scenario, parse
@@ -264,9 +265,9 @@ def _between(name: str, value: Any, low: float, high: float) -> Any:
 
 def _object(name: str, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is not JSON ({getattr(error, 'msg', 'nested too deeply')}); give an object in braces") from None
+        found = files.from_json(text)
+    except ValueError as error:
+        raise InputError(f"{name} is not JSON ({error}); give an object in braces") from None
     if not isinstance(found, dict):
         raise InputError(f"{name} holds a JSON {type(found).__name__}; give an object in braces")
     return found

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from pathlib import Path
 
 from planner.catalog.gpus import gpus
 from planner.catalog.models import models
+from planner.files import from_json, read_text, shown_name
 from planner.problems import InputError
-from planner.scenario import FrozenJson, Model
+from planner.scenario import Model, parse
 
 GPU_ALIASES = {
     "a100sxm": "a100-80-sxm",
@@ -120,7 +120,11 @@ def _config_files(folder: Path) -> dict[str, Path]:
 
 @cache
 def _from_file(path: Path) -> Model:
-    return Model(name=path.stem.split("__")[-1].lower()[:120], hf_config=FrozenJson(json.loads(path.read_text(encoding="utf-8"))))
+    config = read_text(path, 1_000_000, "put a config.json there")
+    try:
+        return parse({"model": {"name": path.stem.split("__")[-1].lower()[:120], "hf_config": from_json(config)}}).model
+    except ValueError as error:
+        raise InputError(f"{shown_name(path)} is no config.json: {error}") from error
 
 
 def engine_name(label: str) -> str | None:

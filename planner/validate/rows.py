@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner import files
 from planner.catalog.residuals import METRICS, measured_figures
 from planner.problems import InputError
 from planner.scenario.base import LARGEST
 
 MOST_ROWS = 100_000
+MOST_BYTES = 64_000_000
 __all__ = ["METRICS", "REQUIRED", "Row", "parse", "read"]
 
 REQUIRED = ("id", "engine", "model", "gpu", "n_gpu", "load_kind")
@@ -58,14 +61,8 @@ class Row:
 
 def read(path: str | Path) -> list[Row]:
     """All rows of a CSV with the columns of the measured table. Raises InputError naming the line that is wrong."""
-    file = Path(path)
-    if not file.is_file():
-        raise InputError(f"{str(file)!r} is not a file; give a CSV of measured rows")
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            return table(lines, file.name)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file.name!r} is not UTF-8 text; give a CSV of measured rows") from error
+    text = files.read_text(path, MOST_BYTES, "give a CSV of measured rows")
+    return table(io.StringIO(text, newline=""), Path(path).name)
 
 
 def table(lines: Iterable[str], name: str) -> list[Row]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from planner import files
 from planner.measure import rows as measured
 from planner.measure.importers import aiperf, guidellm, inference_perf, llmperf, serve
 from planner.measure.rows import Row, has_results, row
@@ -51,12 +52,7 @@ def read(path: Path) -> list[Row]:
 
 def is_metrics(path: Path) -> bool:
     """The file is Prometheus text rather than a benchmark result."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(200_000)
-    except OSError:
-        return False
-    return is_metrics_text(head)
+    return is_metrics_text(text_of(path))
 
 
 def is_metrics_text(text: str) -> bool:
@@ -67,18 +63,7 @@ def is_metrics_text(text: str) -> bool:
 
 def text_of(path: Path) -> str:
     """The text of a file, refused with one sentence when missing, too large or not text."""
-    try:
-        if not path.is_file():
-            raise InputError(f"{str(path)!r} is not a file; give the result file of {TOOLS}")
-        if path.stat().st_size > LARGEST_FILE_BYTES:
-            raise InputError(
-                f"{str(path)!r} has {path.stat().st_size:,} bytes; the limit is {LARGEST_FILE_BYTES:,}; import its summary instead"
-            )
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{str(path)!r} is not UTF-8 text; give the JSON, CSV or printed result of {TOOLS}") from None
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    return files.read_text(path, LARGEST_FILE_BYTES, f"give the result of {TOOLS}")
 
 
 def from_text(text: str, name: str) -> list[Row]:
