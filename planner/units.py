@@ -4,6 +4,8 @@ KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 MTOK = 10**6
 US, MS = 1e-6, 1e-3
+MULTIPLY_ADD_FLOPS = 2
+"""Operations of one multiply-add, as datasheets count their peaks."""
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 HOURS_PER_MONTH = 730
 HOURS_PER_WEEK = 168

@@ -366,7 +366,7 @@ def test_rows_of_the_gpu_itself_win_over_borrowed_ones() -> None:
     other = kernels.find("gemm", "mi300x", "vllm", "fp8")
     assert other is not None
     assert other.row["gpu"] == "h200-sxm"
-    assert not other.same_family
+    assert not other.same_gpu
     assert kernels.find("decode_attention", "h100-sxm", "vllm", "bf16", head_dim=96).row["head_dim"] in (64, 128)  # type: ignore[union-attr]
 
 

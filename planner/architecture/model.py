@@ -127,8 +127,6 @@ class Recurrent:
     """Elements of the convolution's history of one sequence."""
     state_bytes_per_element: int = 4
     conv_bytes_per_element: int = 2
-    flops_per_token: int = 0
-    """Operations of the state update and read-out of one token, beside the GEMMs."""
 
     @property
     def state_bytes(self) -> int:

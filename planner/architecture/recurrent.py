@@ -59,7 +59,7 @@ def mamba1(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         tensors.append(_small("dt_b_c_norms", rank + 2 * n, 1, "none"))
     if bias:
         tensors.append(_small("bias", 2 * inner + hidden))
-    state = Recurrent("mamba1", inner, inner * n, inner * (kernel - 1), _state_bytes(c), flops_per_token=9 * inner * n)
+    state = Recurrent("mamba1", inner, inner * n, inner * (kernel - 1), _state_bytes(c))
     return state, tensors
 
 
@@ -92,7 +92,7 @@ def mamba2(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         tensors.append(_small("norm", inner))
     if c.switch("mamba_proj_bias", "use_bias"):
         tensors.append(_small("bias", inner + conv + heads + hidden))
-    state = Recurrent("mamba2", heads, inner * n, conv * (kernel - 1), _state_bytes(c), flops_per_token=6 * inner * n)
+    state = Recurrent("mamba2", heads, inner * n, conv * (kernel - 1), _state_bytes(c))
     return state, tensors
 
 
@@ -112,7 +112,7 @@ def gated_deltanet(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         _small("norm", v_dim, 1, "none"),
     ]
     elements = v_heads * k_dim * v_dim
-    return Recurrent("gated_deltanet", v_heads, elements, conv * (kernel - 1), _state_bytes(c), flops_per_token=8 * elements), tensors
+    return Recurrent("gated_deltanet", v_heads, elements, conv * (kernel - 1), _state_bytes(c)), tensors
 
 
 def kda(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
@@ -137,7 +137,7 @@ def kda(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
     else:
         tensors += [_linear("f_a_g_a_proj", 2 * rank, hidden, "none"), _linear("f_b_g_b_proj", 2 * out, rank)]
     elements = heads * dim * dim
-    return Recurrent("kda", heads, elements, 3 * out * (kernel - 1), _state_bytes(c), flops_per_token=8 * elements), tensors
+    return Recurrent("kda", heads, elements, 3 * out * (kernel - 1), _state_bytes(c)), tensors
 
 
 def lightning(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
@@ -152,7 +152,7 @@ def lightning(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         _small("norm", out),
     ]
     elements = heads * dim * dim
-    return Recurrent("lightning", heads, elements, 0, 4, flops_per_token=6 * elements), tensors
+    return Recurrent("lightning", heads, elements, 0, 4), tensors
 
 
 def short_conv(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
@@ -178,7 +178,7 @@ def rg_lru(c: Config, hidden: int) -> tuple[Recurrent, list[Tensor]]:
         _small("conv_1d", width, kernel + 1),
         _small("rg_lru", gates + 3 * width),
     ]
-    return Recurrent("rg_lru", heads, width, width * (kernel - 1), 4, flops_per_token=4 * width), tensors
+    return Recurrent("rg_lru", heads, width, width * (kernel - 1), 4), tensors
 
 
 SIGNS = (

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.catalog.gpus import gpus
+from planner.units import GB
 
 KERNELS_FILE = Path(__file__).with_name("kernels.json")
 
@@ -48,11 +49,24 @@ REFERENCE_GPU = {
     "cdna3": "h200-sxm",
     "cdna4": "b200-sxm",
 }
-"""Measured part that stands in for a family; families not listed borrow the H100's efficiencies."""
+"""Measured part that stands in for a family; families not listed borrow those of `REFERENCE`."""
 
+REFERENCE = "h100-sxm"
+"""Part whose kernels stand in where no other is named."""
 
-ANOTHER_ENGINE = 200.0
-"""Distance of another engine's weight-only kernels: behind the own engine's 16-bit ones on a GPU of the family, before another family's."""
+PCIE_PARTS = ((50.0, "l40s"), (100.0, "rtx-pro-6000"))
+"""(link below so many GB/s in one direction, part timed over such a link): PCIe 4.0 and 5.0 x16; anything faster is no PCIe."""
+
+# How far a row is from the GPU, engine and data type that were asked for: `find` takes the nearest.
+SAME_GPU, REFERENCE_PART, SAME_FAMILY, ANOTHER_FAMILY = 0.0, 20.0, 25.0, 500.0
+DATA_TYPE = 30.0
+"""For every place down the list of `SUBSTITUTES`: another data type is further than another part of the family."""
+ENGINE, SGLANG = 2.0, 3.0
+"""Another engine: of two, SGLang's kernels come second."""
+WEIGHT_ONLY_ENGINE = 200.0
+"""Another engine's weight-only kernels: behind the own engine's 16-bit ones on a GPU of the family, before another family's."""
+HEAD_DIM = 1 / 256
+"""For every element that a head is wider or narrower: decides between rows that are otherwise equally near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,6 @@ class Found:
 
     row: dict[str, Any]
     same_gpu: bool
-    same_family: bool
     same_engine: bool
     same_dtype: bool
 
@@ -70,6 +83,11 @@ class Found:
 def document() -> dict[str, Any]:
     """The constants file: source, date, licence, `kernels` by kind, `host` by engine."""
     return json.loads(KERNELS_FILE.read_text(encoding="utf-8"))
+
+
+def assumed() -> dict[str, Any]:
+    """Constants of kernels that nobody timed, chosen by hand before any comparison with serving runs; `note` says how."""
+    return document()["assumed"]
 
 
 def fingerprint() -> str:
@@ -82,6 +100,17 @@ def fingerprint() -> str:
 
     known = {name: numbers(document()[name]) for name in ("kernels", "host", "assumed")}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@cache
+def timed_on(kernel: str, key: str) -> tuple[int, ...]:
+    """Values of a key that a kernel was timed at, ascending: `ranks` of an all-reduce, `nodes` of an all-to-all."""
+    return tuple(sorted({row[key] for row in _rows(kernel)}))
+
+
+def pcie_part(link_bytes_s: float) -> str | None:
+    """The part whose all-reduces were timed over PCIe of this rate; None where the link is faster than PCIe."""
+    return next((part for below_gb_s, part in PCIE_PARTS if link_bytes_s < below_gb_s * GB), None)
 
 
 @cache
@@ -98,7 +127,7 @@ def find(kernel: str, gpu: str, engine: str, dtype: str | None = None, **key: An
     matrix products the engine is replaced last.
     """
     family = gpus()[gpu].family
-    reference = REFERENCE_GPU.get(family, "h100-sxm")
+    reference = REFERENCE_GPU.get(family, REFERENCE)
     types = (dtype, *SUBSTITUTES.get(dtype, ())) if dtype else (None,)
     head_dim = key.pop("head_dim", None)
     best: tuple[float, Found] | None = None
@@ -108,15 +137,22 @@ def find(kernel: str, gpu: str, engine: str, dtype: str | None = None, **key: An
         if dtype and row["dtype"] not in types:
             continue
         row_family = gpus()[row["gpu"]].family
-        distance = 0.0 if row["gpu"] == gpu else 20.0 if row["gpu"] == reference else 25.0 if row_family == family else 500.0
+        if row["gpu"] == gpu:
+            distance = SAME_GPU
+        elif row["gpu"] == reference:
+            distance = REFERENCE_PART
+        else:
+            distance = SAME_FAMILY if row_family == family else ANOTHER_FAMILY
         if row["engine"] != engine:
-            distance += ANOTHER_ENGINE if kernel == "gemm" and dtype == WEIGHT_ONLY else 2 if row["engine"] != "sglang" else 3
-        distance += 30 * types.index(row["dtype"]) if dtype else 0
+            weight_only = kernel == "gemm" and dtype == WEIGHT_ONLY
+            distance += WEIGHT_ONLY_ENGINE if weight_only else SGLANG if row["engine"] == "sglang" else ENGINE
+        if dtype:
+            distance += DATA_TYPE * types.index(row["dtype"])
         if head_dim is not None:
-            distance += abs(head_dim - row["head_dim"]) / 256
+            distance += HEAD_DIM * abs(head_dim - row["head_dim"])
         if best is None or distance < best[0]:
             same_dtype = not dtype or row["dtype"] == dtype
-            best = distance, Found(row, row["gpu"] == gpu, row_family == family, row["engine"] == engine, same_dtype)
+            best = distance, Found(row, row["gpu"] == gpu, row["engine"] == engine, same_dtype)
     return best[1] if best else None
 
 

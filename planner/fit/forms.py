@@ -13,14 +13,13 @@ import numpy as np
 
 from planner import hardware
 from planner.architecture import KV_BYTES
+from planner.catalog.kernels import COMPUTE
 from planner.fit.tables import Columns, Key
 from planner.scenario import Hardware
+from planner.units import US
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "int4": 0.53, "mxfp4": 0.53125, "mxfp4_fp8": 0.53125}
 """Bytes of one weight, scales included, as the benchmarks store them."""
-COMPUTE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4", "int4": "bf16", "mxfp4": "bf16", "mxfp4_fp8": "fp8"}
-"""Precision of the arithmetic behind a weight format of a kernel."""
-US = 1e-6
 
 
 def gemm(key: Key, rows: Columns) -> dict | None:

@@ -12,7 +12,7 @@ from planner.architecture.drafter import drafter
 from planner.catalog import kernels
 from planner.hardware import Gpu
 from planner.roofline.attention import costs
-from planner.roofline.constants import Constants
+from planner.roofline.constants import ACTIVATION_BYTES, Constants
 from planner.roofline.model import Source, StepShape, Term
 from planner.roofline.step import Parts, StepTime
 from planner.roofline.terms import head, moe_row, stage_terms
@@ -20,7 +20,7 @@ from planner.roofline.textbook import Textbook, textbook
 from planner.scenario import Model, Parallel, Scenario
 from planner.sharding import Shard
 from planner.speculation import profile
-from planner.units import US
+from planner.units import MULTIPLY_ADD_FLOPS, US
 
 __all__ = ["StepShape", "StepTime", "Term", "Textbook", "step_time"]
 
@@ -48,7 +48,7 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
     stages = tuple(tuple(stage_terms(stage, shard, scenario, c, block)) for stage in shard.stages)
     queries = speculation.verify_tokens_per_sequence
     decode, chunks, chunk_launch, per_token = costs(shard, scenario.precision.kv_cache, queries, c)
-    assumed = kernels.document()["assumed"]
+    assumed = kernels.assumed()
     host = kernels.host(engine.name, engine.version, engine.async_scheduling, gpu.slug)
     layers = shard.layer_count
     hops = shard.pipeline_parallel_size - 1
@@ -64,7 +64,7 @@ def _kernel_sum(scenario: Scenario, arch: Architecture, shard: Shard, gpu: Gpu, 
         one_attention_kernel=engine.name == "vllm",
         recurrent_s_per_token=per_token,
         hop_s=0.0 if ideal else hops * assumed["p2p_us"] * US,
-        hop_s_per_token=hops * shard.hidden_size * 2 / shard.pp_group.link_bytes_s,
+        hop_s_per_token=hops * shard.hidden_size * ACTIVATION_BYTES / shard.pp_group.link_bytes_s,
         host_s=0.0 if ideal or not main else max(host["step_us"] * US, speculation.host_s) + speculation.drafting_host_s,
         host_s_per_sequence=0.0 if ideal or not main else host["sequence_us"] * US,
         overlapped_host_s_per_sequence=0.0 if ideal or not main else host["overlapped_sequence_us"] * US,
@@ -129,12 +129,12 @@ def _weights(shard: Shard, gpu: Gpu, block: bool, c: Constants) -> tuple[float, 
         for g, count in products:
             row = c.row("gemm", c.dtype(g.precision, block))
             read += count * g.weight_bytes / (gpu.memory_bandwidth_bytes_s * row["memory"])
-            compute += count * 2 * g.n * g.k / (c.peak(row) * row["compute"]) / shard.data_parallel_size
+            compute += count * MULTIPLY_ADD_FLOPS * g.n * g.k / (c.peak(row) * row["compute"]) / shard.data_parallel_size
         for layer in stage.layers:
             if layer.moe is not None:
                 m = layer.moe
                 row = moe_row(m, c, block)
                 read += layer.count * m.experts_per_rank * m.weight_bytes_per_expert / (gpu.memory_bandwidth_bytes_s * row["memory"])
-                pair = 2 * (3 if m.gated else 2) * m.hidden * m.intermediate
+                pair = MULTIPLY_ADD_FLOPS * m.matrices * m.hidden * m.intermediate
                 compute += layer.count * m.top_k / m.ep_size * pair / (c.peak(row) * row["compute"])
     return read, compute

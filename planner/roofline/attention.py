@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from planner.roofline.constants import Constants
+from planner.roofline.constants import ACTIVATION_BYTES, Constants
 from planner.sharding import Shard, ShardAttention, ShardRecurrent
-from planner.units import US
+from planner.units import MULTIPLY_ADD_FLOPS, US
 
 
 @dataclass(slots=True)
@@ -39,6 +39,12 @@ class ChunkCosts(NamedTuple):
 
 
 NO_WINDOW = 1 << 60
+"""Window of full attention, in tokens."""
+
+STATE_FLOPS, STATE_ELEMENT_BYTES = 8, 4
+"""Operations of one token on one element of recurrent state, and the element's size: those of the gated delta rule that was timed."""
+STATE_PASSES = 2.0
+"""A decode step reads the state and writes it."""
 
 
 def kv_dtype(c: Constants, kv_precision: str) -> str:
@@ -80,11 +86,11 @@ def _decode(d: DecodeCosts, a: ShardAttention, count: int, dtype: str, queries: 
     if a.mla:
         row = c.row("mla_decode", dtype)
         heads_started = row["sequence_us"] * US
-        flops = 2.0 * a.heads * (2 * a.kv_lora_rank + a.qk_rope_head_dim)
+        flops = MULTIPLY_ADD_FLOPS * a.heads * (2 * a.kv_lora_rank + a.qk_rope_head_dim)
     else:
         row = c.row("decode_attention", dtype, head_dim=a.head_dim)
         heads_started = row["sequence_head_us"] * US * a.kv_heads
-        flops = 2.0 * a.heads * (a.head_dim + a.v_head_dim)
+        flops = MULTIPLY_ADD_FLOPS * a.heads * (a.head_dim + a.v_head_dim)
     memory = a.kv_read_bytes_per_token / (c.gpu.memory_bandwidth_bytes_s * row["memory"])
     compute = queries * flops / a.compression / (c.gpu.peak_flops("bf16") * row["compute"])
     per_token = max(memory, compute) if c.ideal else memory + compute
@@ -94,9 +100,9 @@ def _decode(d: DecodeCosts, a: ShardAttention, count: int, dtype: str, queries: 
         d.sparse += ((count * per_token, a.indexer_topk),)
         scored = max(
             a.indexer_head_dim / c.gpu.memory_bandwidth_bytes_s,
-            queries * 2.0 * a.indexer_heads * a.indexer_head_dim / c.gpu.peak_flops("fp8"),
+            queries * MULTIPLY_ADD_FLOPS * a.indexer_heads * a.indexer_head_dim / c.gpu.peak_flops("fp8"),
         )
-        d.per_context += count * scored * (1.0 if c.ideal else 2.0)  # half of either peak, assumed
+        d.per_context += count * scored / c.share("indexer_share")
     elif a.window is None:
         d.per_context += count * per_token
         d.compute_share += count * compute
@@ -107,19 +113,17 @@ def _decode(d: DecodeCosts, a: ShardAttention, count: int, dtype: str, queries: 
 def _chunk(a: ShardAttention, count: int, dtype: str, c: Constants) -> tuple[ChunkCosts, float]:
     if a.mla:
         row = c.row("mla_prefill", dtype)
-        width = a.head_dim + a.v_head_dim
-        prefix = (a.kv_lora_rank + a.qk_rope_head_dim) * 2.0
+        prefix: float = (a.kv_lora_rank + a.qk_rope_head_dim) * ACTIVATION_BYTES
     else:
         row = c.row("prefill_attention", dtype, head_dim=a.head_dim)
-        width = a.head_dim + a.v_head_dim
         prefix = a.kv_read_bytes_per_token
-    per_pair = 2.0 * a.heads * width / a.compression / (c.gpu.peak_flops("bf16") * row["compute"])
+    per_pair = MULTIPLY_ADD_FLOPS * a.heads * (a.head_dim + a.v_head_dim) / a.compression / (c.gpu.peak_flops("bf16") * row["compute"])
     window = a.indexer_topk or a.window or NO_WINDOW
-    scored = 2.0 * a.indexer_heads * a.indexer_head_dim / c.gpu.peak_flops("fp8") * (1.0 if c.ideal else 2.0)
+    scored = MULTIPLY_ADD_FLOPS * a.indexer_heads * a.indexer_head_dim / c.gpu.peak_flops("fp8") / c.share("indexer_share")
     new = ChunkCosts(
         per_pair=count * per_pair,
         half_tokens=row["half_tokens"],
-        per_prefix=count * prefix / c.gpu.memory_bandwidth_bytes_s / (1.0 if c.ideal else 0.8),
+        per_prefix=count * prefix / c.gpu.memory_bandwidth_bytes_s / c.share("cached_prefix_memory"),
         window=window,
         indexer_per_pair=count * scored,
     )
@@ -128,12 +132,12 @@ def _chunk(a: ShardAttention, count: int, dtype: str, c: Constants) -> tuple[Chu
 
 def _recurrent(d: DecodeCosts, r: ShardRecurrent, count: int, queries: int, c: Constants) -> tuple[float, float]:
     row = c.row("recurrent", None, phase="generation")
-    state = count * 2.0 * r.state_bytes / (c.gpu.memory_bandwidth_bytes_s * row["memory"])
+    state = count * STATE_PASSES * r.state_bytes / (c.gpu.memory_bandwidth_bytes_s * row["memory"])
     d.launch += count * row["launch_us"] * US
     d.per_sequence += state * queries
     d.state_per_sequence += state * queries
     prefill = c.row("recurrent", None, phase="context")
-    per_token = count * 8 * r.state_bytes / 4 / (c.gpu.peak_flops("bf16") * prefill["compute"])
+    per_token = count * STATE_FLOPS * r.state_bytes / STATE_ELEMENT_BYTES / (c.gpu.peak_flops("bf16") * prefill["compute"])
     return count * prefill["launch_us"] * US, per_token
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.catalog import kernels
-from planner.roofline.constants import Constants, knee
+from planner.roofline.constants import ACTIVATION_BYTES, Constants, knee
 from planner.scenario import Scenario
 from planner.sharding import Gemm, Shard, ShardLayer, ShardMoe, Stage
-from planner.units import US
+from planner.units import MULTIPLY_ADD_FLOPS, US
 
 Piece = tuple[str, float, str]
 """(name, seconds, bound)."""
@@ -21,6 +21,15 @@ TokenTerm = Callable[[float, float, bool], list[Piece]]
 
 NARROWEST = 512
 """Narrowest product that was timed; narrower ones (routers) get its penalty."""
+
+DISPATCH_BYTES, COMBINE_BYTES = 1, 2
+"""Bytes of one element on its way to an expert (FP8) and back (16 bit), as DeepEP sends them."""
+
+LARGEST_SERVER = 16
+"""GPUs of one server at most; a larger scale-up domain is a rack, whose engines route tokens one by one."""
+
+FUSED_NORMS = 2
+"""Norms of a layer that TensorRT-LLM runs inside its all-reduces."""
 
 
 def stage_terms(stage: Stage, shard: Shard, scenario: Scenario, c: Constants, block_scaled: bool) -> list[TokenTerm]:
@@ -51,9 +60,9 @@ def gemm_term(g: Gemm, count: int, c: Constants, block_scaled: bool) -> TokenTer
     rate = c.peak(row) * row["compute"]
     bandwidth = c.gpu.memory_bandwidth_bytes_s * row["memory"]
     n, k = max(g.n, NARROWEST), max(g.k, NARROWEST)
-    flops = 2.0 * g.n * g.k * (1 + row["half_n_compute"] / n) * (1 + row["half_k_compute"] / k)
+    flops = MULTIPLY_ADD_FLOPS * g.n * g.k * (1 + row["half_n_compute"] / n) * (1 + row["half_k_compute"] / k)
     narrow = 1 + row["half_n_memory"] / n
-    weight, each = g.weight_bytes * narrow, 2.0 * (g.n + g.k) * narrow
+    weight, each = g.weight_bytes * narrow, ACTIVATION_BYTES * (g.n + g.k) * narrow
     launch, p, name = count * row["launch_us"] * US, row["knee"], g.name
 
     def term(tokens: float, _all: float, verifying: bool) -> list[Piece]:
@@ -69,17 +78,16 @@ def moe(m: ShardMoe, count: int, c: Constants, block_scaled: bool, data_parallel
     row = moe_row(m, c, block_scaled)
     rate = c.peak(row) * row["compute"]
     bandwidth = c.gpu.memory_bandwidth_bytes_s * row["memory"]
-    matrices = 3 if m.gated else 2
-    pair_flops = 2.0 * matrices * m.hidden * m.intermediate * (1 + row["half_width_compute"] / m.intermediate)
+    pair_flops = MULTIPLY_ADD_FLOPS * m.matrices * m.hidden * m.intermediate * (1 + row["half_width_compute"] / m.intermediate)
     expert_bytes = m.weight_bytes_per_expert * (1 + row["half_width_memory"] / m.intermediate)
     miss, launch, p = 1 - m.top_k / m.experts, count * row["launch_us"] * US, row["knee"]
-    busiest = 1.0 if c.ideal else m.ep_size ** kernels.document()["assumed"]["expert_imbalance_exponent"]
+    busiest = 1.0 if c.ideal else m.ep_size ** kernels.assumed()["expert_imbalance_exponent"]
 
     def term(_tokens: float, every: float, _verifying: bool) -> list[Piece]:
         pairs = every * m.top_k / m.ep_size
         touched = m.experts_per_rank * (1 - miss**every)
         compute = pairs * pair_flops / rate
-        memory = (touched * expert_bytes + 2 * m.hidden * (every / m.ep_size + pairs)) / bandwidth
+        memory = (touched * expert_bytes + ACTIVATION_BYTES * m.hidden * (every / m.ep_size + pairs)) / bandwidth
         seconds = count * busiest * knee(compute, memory, p)
         return [("experts", seconds, "compute" if compute > memory else "memory"), ("launch", launch, "launch")]
 
@@ -99,14 +107,17 @@ def moe_row(m: ShardMoe, c: Constants, block_scaled: bool) -> dict[str, Any]:
 
 
 def elementwise(shard: Shard, layers: int, moe_layers: int, c: Constants) -> TokenTerm:
-    """Norms, rotary embedding, activation, cache write and routers: assumed kernels, not measured ones.
-
-    TensorRT-LLM runs both norms of a layer inside its all-reduces.
-    """
-    a = kernels.document()["assumed"]
-    fused = 2 if c.engine == "trtllm" and shard.tensor_parallel_size > 1 else 0
+    """Norms, rotary embedding, activation, cache write and routers: assumed kernels, not measured ones."""
+    a = kernels.assumed()
+    fused = FUSED_NORMS if c.engine == "trtllm" and shard.tensor_parallel_size > 1 else 0
     launch = (layers * (a["elementwise_kernels"] - fused) * a["elementwise_us"] + moe_layers * a["router_us"]) * US
-    each = layers * a["elementwise_tensors"] * shard.hidden_size * 2 / (a["elementwise_memory"] * c.gpu.memory_bandwidth_bytes_s)
+    each = (
+        layers
+        * a["elementwise_tensors"]
+        * shard.hidden_size
+        * ACTIVATION_BYTES
+        / (a["elementwise_memory"] * c.gpu.memory_bandwidth_bytes_s)
+    )
     return lambda tokens, _all, _verifying: [("elementwise", tokens * each, "memory"), ("launch", launch, "launch")]
 
 
@@ -114,7 +125,7 @@ def all_reduce(shard: Shard, count: int, scenario: Scenario, c: Constants) -> To
     """Two sums of tokens × hidden per layer over the tensor-parallel group."""
     group = shard.tp_group
     time = c.all_reduce(group.size, group.link_bytes_s, group.inter_node, scenario.hardware.gpus_per_node)
-    each = shard.hidden_size * 2
+    each = shard.hidden_size * ACTIVATION_BYTES
     return lambda tokens, _all, _verifying: [("all-reduce", count * time(tokens * each), "link")]
 
 
@@ -129,22 +140,19 @@ def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario,
     group = shard.ep_group
     hidden = layer.moe.hidden * layer.moe.top_k
     if c.ideal:
-        each_ideal = 3 * (group.size - 1) / group.size * hidden / group.link_bytes_s  # dispatch one byte, combine two bytes an element
+        each_ideal = (DISPATCH_BYTES + COMBINE_BYTES) * (group.size - 1) / group.size * hidden / group.link_bytes_s
         return lambda tokens, _all, _verifying: [("all-to-all", layers * tokens * each_ideal, "link")]
     leaves, link = group.inter_node, group.link_bytes_s
     nodes = math.ceil(group.size / scenario.hardware.gpus_per_node) if leaves else 1
-    row = c.row("all_to_all", None, nodes=next(n for n in (1, 2, 4, 8) if n >= nodes or n == 8))
+    timed = kernels.timed_on("all_to_all", "nodes")
+    row = c.row("all_to_all", None, nodes=next((n for n in timed if n >= nodes), timed[-1]))
     constant = (row["dispatch_us"] + row["combine_us"]) * US
     each = hidden * (row["dispatch_us_per_million"] + row["combine_us_per_million"]) / 1e6 * US
     if leaves or c.gpu.scale_up_domain_gpus > LARGEST_SERVER:
         return lambda tokens, _all, _verifying: [("all-to-all", layers * (constant + tokens * each), "link")]
     gather = c.all_reduce(group.size, link, False, group.size)
-    each_gathered = layer.moe.hidden * 2
+    each_gathered = layer.moe.hidden * ACTIVATION_BYTES
     return lambda tokens, every, _verifying: [("all-to-all", layers * max(constant + tokens * each, gather(every * each_gathered)), "link")]
-
-
-LARGEST_SERVER = 16
-"""GPUs of one server at most; a larger scale-up domain is a rack, whose engines route tokens one by one."""
 
 
 def head(stage: Stage, shard: Shard, c: Constants, block_scaled: bool) -> TokenTerm | None:
@@ -154,6 +162,6 @@ def head(stage: Stage, shard: Shard, c: Constants, block_scaled: bool) -> TokenT
     product = gemm_term(stage.lm_head, 1, c, block_scaled)
     if c.ideal:
         return product
-    per_logit = kernels.document()["assumed"]["sampling_bytes_per_logit"]
-    each = shard.vocab_size * per_logit / (0.8 * c.gpu.memory_bandwidth_bytes_s)
+    a = kernels.assumed()
+    each = shard.vocab_size * a["sampling_bytes_per_logit"] / (a["sampling_memory"] * c.gpu.memory_bandwidth_bytes_s)
     return lambda rows, every, verifying: [*product(rows, every, verifying), ("sampling", rows * each, "memory")]

@@ -85,7 +85,12 @@ class ShardMoe:
     @property
     def weight_bytes_per_expert(self) -> float:
         """Bytes of one expert on this rank."""
-        return (3 if self.gated else 2) * self.hidden * self.intermediate * self.weight_bytes_per_element
+        return self.matrices * self.hidden * self.intermediate * self.weight_bytes_per_element
+
+    @property
+    def matrices(self) -> int:
+        """Products of one expert: up and down, and the gate beside up."""
+        return 3 if self.gated else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,6 @@ class ShardRecurrent:
     kind: str
     state_bytes: float
     """State of one sequence in one layer on this rank: read and written once per decode step."""
-    flops_per_token: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,4 +258,4 @@ def _moe(arch: Architecture, g: Layer, tp: int, dp: int, ep: int, size: float, p
 def _recurrent(g: Layer, tp: int) -> ShardRecurrent:
     r = g.recurrent
     assert r is not None
-    return ShardRecurrent(r.kind, r.state_bytes / tp, r.flops_per_token / tp)
+    return ShardRecurrent(r.kind, r.state_bytes / tp)
