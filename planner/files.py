@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,32 @@ def shown_name(path: str | Path) -> str:
     return text if len(text) <= LONGEST_NAME else "…" + text[1 - LONGEST_NAME :]
 
 
+def stands(path: str | Path) -> bool:
+    """Whether anything stands at this path: a file, or what `read_bytes` says is none."""
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a NUL in it
+        return False
+
+
 def read_bytes(path: str | Path, most_bytes: int, want: str, name: str = "") -> bytes:
     """The bytes of a file, which messages call `name`. Raises InputError in one sentence that ends with `want`, what to give instead."""
     name = name or shown_name(path)
+    data = b""
     try:
         found = Path(path)
-        if found.is_dir():
-            raise InputError(f"{name} cannot be read: Is a directory; {want}")
-        if found.exists() and not found.is_file():
-            raise InputError(f"{name} cannot be read: it is a device or a pipe, not a file; {want}")
-        with found.open("rb") as file:
-            data = file.read(most_bytes + 1)
+        why = (
+            "Is a directory" if found.is_dir() else "it is a device or a pipe, not a file" if found.exists() and not found.is_file() else ""
+        )
+        if not why:
+            with found.open("rb") as file:
+                data = file.read(most_bytes + 1)
     except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror or error}; {want}") from error
-    except ValueError as error:
-        raise InputError(f"{name} cannot be read: no file has such a name; {want}") from error
+        why = error.strerror or str(error)
+    except ValueError:
+        why = "no file has such a name"
+    if why:
+        raise InputError(f"{name} cannot be read: {why}; {want}")
     if len(data) > most_bytes:
         raise InputError(f"{name} is larger than {most_bytes:,} bytes; {want}")
     return data

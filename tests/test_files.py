@@ -49,6 +49,12 @@ KINDS = {
 }
 
 
+SAID = {
+    "a pipe that nobody fills": "a device or a pipe",
+    "a folder": "Is a directory",
+    "a device without end": "a device or a pipe",
+    "a link to itself": "symbolic links",
+}
 EVERY_DAY = ("a pipe that nobody fills", "UTF-16")
 
 
@@ -73,6 +79,7 @@ def refused(kind: str, endings: tuple[str, ...], tmp_path: Path) -> None:
                 status = main([word.format(path) for word in words])
             assert status == 2, (words, ending)
             one_sentence(err.getvalue().removesuffix("\n"))
+            assert SAID.get(kind, "") in err.getvalue(), (words, ending)
             for phrase in ("codec", "set_int_max_str_digits", "char 0", "unicode"):
                 assert phrase not in err.getvalue(), (words, ending)
 

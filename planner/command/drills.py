@@ -152,7 +152,7 @@ def run_prefixes(arguments: argparse.Namespace) -> int:
     from planner.fleet import Routing, prefix_hits
 
     path = Path(arguments.trace)
-    given = path.suffix.lower() in (".csv", ".jsonl", ".json") or path.is_file()
+    given = path.suffix.lower() in (".csv", ".jsonl", ".json") or files.stands(path)
     trace = traces.parse(files.read_bytes(path, traces.MAX_BYTES, TRACE), path.name) if given else traces.shipped(arguments.trace)
     if trace.hash_ids is None:
         keyed = ", ".join(name for name, row in traces.index().items() if row["hash_tokens"])

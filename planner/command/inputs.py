@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -62,17 +61,9 @@ def _named(text: str) -> tuple[Scenario, tuple[str, ...]]:
 
         restored = export.read(files.read_bytes(text, export.MOST_BYTES, "give a document that this planner exported"), Path(text).name)
         return restored.scenario, restored.notes
-    if text.lower().endswith(".json") or (text not in presets.names() and _stands(text)):
+    if text.lower().endswith(".json") or (text not in presets.names() and files.stands(text)):
         return presets.read(Path(text))
     return presets.load(text), ()
-
-
-def _stands(text: str) -> bool:
-    """Whether something stands at this path: a file, or what `presets.read` says is none."""
-    try:
-        return os.path.lexists(text)
-    except ValueError:  # a NUL in it
-        return False
 
 
 def json_or_text(value: str) -> Any:
