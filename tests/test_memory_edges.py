@@ -13,7 +13,9 @@ import memory_oracle
 import pytest
 from test_memory import budget
 
+from planner import architecture, hardware, sharding
 from planner.catalog import engine_memory
+from planner.memory import reserves
 from planner.scenario import Scenario
 from planner.units import GB, GIB
 
@@ -80,6 +82,12 @@ def test_nothing_but_the_limit_on_sequences_limits_a_model_without_a_cache(fidel
     plan = budget(fidelity=fidelity, model={"hf_config": mlps}, engine={"max_num_seqs": 77})
     assert (plan.fits, plan.cache_limited_batch, plan.sequences, plan.max_model_len_concurrency) == (True, 77, 77, 77)
     assert plan.kv_pool_tokens == plan.kv_bytes_per_token == plan.sequence_bytes_per_gpu == plan.shortfall_bytes_per_gpu == 0
+    tiers = budget(fidelity=fidelity, model={"hf_config": mlps}, engine={"kv_offload": [{"gib": 8}]}).offload
+    assert (plan.blocks, [t.tokens for t in tiers]) == (0, [0] if fidelity == "calibrated" else [])
+    if fidelity == "calibrated":
+        small = budget(model={"hf_config": mlps}, hardware={"gpu": "l40s", "overrides": {"memory_gib": 0.5}})
+        assert (small.fits, small.cache_limited_batch, small.sequences) == (False, 0, 0)
+        assert small.shortfall_bytes_per_gpu == -small.kv_pool_bytes_per_gpu > 0
     for params, fits in ((40 * 10**9, True), (40 * 10**9 + 1, False)):  # two bytes each on a card of 80 GB
         by_hand = budget(fidelity="textbook", model={"hf_config": mlps, "total_params": params}, engine={"max_num_seqs": 77})
         assert (by_hand.fits, by_hand.sequences, by_hand.max_model_len_concurrency) == (fits, 77 * fits, 77 * fits)
@@ -176,6 +184,43 @@ def test_activations_of_32_bits() -> None:
     first = budget(model=LLAMA, precision={"weights": "fp32"}, parallel=stages, engine={"max_num_seqs": 1})
     assert first.activation_bytes_per_gpu == pytest.approx(8192 * (28_672 * 1.5 * 4 + 4096 * (1.779 + 8) * 2) + 0.048 * GIB)
     assert "8,192 tokens × 4,096 × 16 B between stages" in {t.name: t.formula for t in first.terms}["activation"]
+
+
+def test_the_widest_layer_of_a_stage_decides_its_peak() -> None:
+    """DeepSeek V3 on eight GPUs a stage: its first layers are dense and 18,432 wide, its experts share one of 2,048."""
+    s = Scenario.model_validate({"model": {"name": "deepseek-v3"}, "precision": {"weights": "auto"}})
+    layout = s.parallel.model_copy(update={"tensor_parallel_size": 8, "pipeline_parallel_size": 2})
+    arch, gpu = architecture.of(s.model), hardware.of(s.hardware)
+    laid = sharding.shard(arch, layout, s.precision, gpu, s.hardware)
+    first, last = (reserves.of(arch, laid, stage, s.engine) for stage in laid.stages)
+    assert first.activation_formula.startswith("8,192 tokens × MLP width 4,608 × 3 B")
+    assert last.activation_formula.startswith("256 rows")
+
+
+def test_a_chunk_holds_no_more_blocks_once_it_is_full() -> None:
+    """Llama 4 Scout: three tables of chunks of 8,192 tokens, one of 20,010 tokens that all grow."""
+    parts: dict[str, Any] = {"model": {"name": "llama-4-scout"}, "precision": {"weights": "fp8"}, "engine": {"max_model_len": 65_536}}
+    plan = budget(**parts, parallel={"tensor_parallel_size": 8}, workload={"input_len": 20_000, "output_len": 10})
+    assert plan.sequence_bytes_per_gpu == (3 * 512 + 1251) * 16 * 12 * 512
+
+
+def test_a_setting_just_over_what_is_offered_is_offered() -> None:
+    """A row of the sampler is 1.9 MB, a token of a step 7 kB, a ten-thousandth of the card 1.7 MB: enough where 5 kB are missing."""
+
+    def offered(limits: dict[str, Any], missing: float) -> dict[str, Any]:
+        limits = {"max_model_len": 2048, "max_num_seqs": 64, "max_num_batched_tokens": 2048, "gpu_memory_utilization": 0.95} | limits
+        share = limits["gpu_memory_utilization"] * GIB
+        short = budget(model=LLAMA, hardware={"gpu": "l40s", "overrides": {"memory_gib": 16}}, engine=limits).shortfall_bytes_per_gpu
+        card = {"gpu": "l40s", "overrides": {"memory_gib": 16 + (short - missing) / share}}
+        plan = budget(model=LLAMA, hardware=card, engine=limits)
+        assert plan.shortfall_bytes_per_gpu == pytest.approx(missing, rel=0.01)
+        return {r.field: (r.value, r.fits) for r in plan.remedies if r.field.startswith("engine.") and not r.also}
+
+    assert offered({"max_num_seqs": 65}, 5000) == {"engine.max_num_seqs": (64, True)}
+    assert offered({"max_num_batched_tokens": 2049}, 5000) == {"engine.max_num_batched_tokens": (2048, True)}
+    assert offered({"gpu_memory_utilization": 0.9499}, 5000) == {"engine.gpu_memory_utilization": (0.95, True)}
+    assert offered({"max_num_seqs": 65}, 18.0e6) == {"engine.max_num_seqs": (64, False)}, "a tenth of what is missing is worth saying"
+    assert offered({"max_num_seqs": 65}, 19.0e6) == {}
 
 
 @pytest.mark.parametrize("slug", ["gpt-oss-20b", "gemma-2-2b"])

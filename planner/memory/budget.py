@@ -49,8 +49,10 @@ class _Rank:
 
     @property
     def sequences(self) -> float:
-        """Sequences at their final mean length; a rank that caches nothing limits none."""
-        return (self.pool.total_blocks - self.shared_blocks) / self.own_blocks if self.pool.groups else math.inf
+        """Sequences at their final mean length; a rank that fits and caches nothing limits none."""
+        if not self.pool.groups:
+            return math.inf if self.pool_bytes >= 0 else 0.0
+        return max(0.0, (self.pool.total_blocks - self.shared_blocks) / self.own_blocks)
 
     @property
     def missing_bytes(self) -> float:
@@ -69,8 +71,8 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
     worst = max(ranks, key=lambda r: (r.missing_bytes, -r.sequences))
     dp = shard.data_parallel_size
     sequences = min(r.sequences for r in ranks)
-    # nothing grows and no state is kept: only max_num_seqs limits
-    batch = e.max_num_seqs if math.isinf(sequences) else max(0, math.floor(sequences))
+    if math.isinf(sequences):  # nothing grows and no state is kept: only max_num_seqs limits
+        sequences = float(e.max_num_seqs)
     cached = [r for r in ranks if r.pool.groups]
     concurrency = min((r.pool.concurrency(max_len, e) for r in cached), default=float(e.max_num_seqs))
     printed = min((blocks.printed_tokens(r.pool, r.reserves.constants.tokens_printed, max_len, e) for r in cached), default=0)
@@ -85,8 +87,8 @@ def _engine(arch: Architecture, shard: Shard, gpu: Gpu, scenario: Scenario) -> M
         kv_pool_tokens=printed * dp,
         kv_bytes_per_token=arch.kv_bytes_per_token(kv) + arch.kv_windowed_bytes_per_token(kv),
         kv_bytes_per_token_per_gpu=stage.kv_bytes_per_token + stage.kv_windowed_bytes_per_token,
-        cache_limited_batch=batch * dp if worst.pool_bytes >= 0 else 0,
-        sequences=(e.max_num_seqs if math.isinf(sequences) else max(0.0, sequences)) * dp if worst.pool_bytes >= 0 else 0.0,
+        cache_limited_batch=math.floor(sequences) * dp,
+        sequences=sequences * dp,
         max_model_len_concurrency=concurrency * dp,
         shortfall_bytes_per_gpu=worst.missing_bytes,
         gpu_memory_bytes=gpu.memory_engine_bytes,
