@@ -14,7 +14,7 @@ import pytest
 from planner.kv_cache import KvCache
 from planner.roofline import StepShape
 from planner.scenario import Engine
-from planner.scheduler import EngineLog, Limits, Replica, limits_of, static
+from planner.scheduler import POLICIES, EngineLog, Limits, Replica, limits_of
 from planner.workload import Request
 
 
@@ -69,7 +69,7 @@ def test_a_block_taken_on_the_way_counts_from_then_on() -> None:
 def test_rows_of_a_static_batch_run_on_after_their_end() -> None:
     """Outputs of two and four tokens: three decode steps of two rows, of which the last two are padding."""
     short, long = request(0, 10, 2), request(1, 10, 4)
-    replica = Replica(Second(), Limits(max_num_seqs=2), KvCache(10, 16), static)
+    replica = Replica(Second(), Limits(max_num_seqs=2), KvCache(10, 16), POLICIES["static"])
     log = run(replica, short, long)
     assert (log.steps, log.decode_steps, log.decode_rows, log.padding_rows) == (4, 3, 6, 2)
     assert (short.finish_s, long.finish_s) == (2, 4)
@@ -99,3 +99,33 @@ def test_a_speculating_sequence_takes_a_block_every_so_many_tokens() -> None:
     assert log.records is not None
     assert log.records.kv_used_blocks.tolist() == [1] + [2] * 8 + [3] * 8 + [4] * 4
     assert log.kv_token_s == 15 + sum(16 + 2 * step for step in range(20))
+
+
+@pytest.mark.parametrize(
+    ("asynchronous", "arrival_s", "scheduled_s"), [(False, 3.0, 3.0), (False, 3.5, 4.0), (True, 3.0, 4.0), (True, 2.5, 4.0)]
+)
+def test_who_comes_as_a_step_begins_is_in_it_unless_it_was_planned_before(asynchronous: bool, arrival_s: float, scheduled_s: float) -> None:
+    late = request(1, 10, 2, arrival_s=arrival_s)
+    run(Replica(Second(), Limits(async_scheduling=asynchronous), KvCache(10, 16)), request(0, 10, 9), late)
+    assert late.scheduled_s == scheduled_s
+
+
+def test_a_request_may_fill_the_pool_to_its_last_token() -> None:
+    """Twenty tokens of prompt and thirteen of output, of which the last is sent and not kept: 32 in two blocks."""
+    fits, exceeds = request(0, 20, 13), request(1, 20, 14)
+    run(Replica(Second(), Limits(), KvCache(2, 16)), fits, exceeds)
+    assert (fits.status, fits.preemptions, exceeds.status) == ("finished", 0, "failed")
+    assert exceeds.reason == "a request of 34 tokens needs 3 KV blocks of 16, the pool has 2"
+    assert Limits(max_model_len=32).reserved_tokens(10, 5) == 32
+    assert Limits(max_output_len=7).reserved_tokens(10, 5) == 17
+    assert Limits().reserved_tokens(10, 5) == 15
+
+
+def test_an_output_ends_with_the_longest_sequence_and_takes_its_steps_and_thinking_along() -> None:
+    """Of 11 tokens in ten steps after the first, a limit of 16 leaves six: five after the first, in five steps."""
+    cut = request(0, 10, 11, thinking_tokens=9)
+    speculated = request(1, 10, 11, decode_steps=4)
+    run(Replica(Second(), Limits(max_model_len=16), KvCache(10, 16)), cut, speculated)
+    assert (cut.output_tokens, cut.decode_steps, cut.thinking_tokens, cut.truncated) == (6, 5, 5, True)
+    assert (speculated.output_tokens, speculated.decode_steps) == (6, 2)
+    assert cut.answer_s == cut.finish_s == 6
