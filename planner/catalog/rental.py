@@ -7,14 +7,16 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 from planner.catalog import lookup
 from planner.catalog.gpus import gpus
 from planner.problems import InputError
+from planner.scenario import Basis
 
 RENTAL_FILE = Path(__file__).with_name("rental_prices.csv")
-BASES = ("on_demand", "reserved_1y", "reserved_3y", "spot")
+BASES = tuple(basis for basis in get_args(Basis) if basis != "owned")
+"""Ways to rent."""
 STALE_AFTER_DAYS = 90
 REFERENCE_GPU = "h100-sxm"
 """The one part quoted on every basis; its discounts stand in where another part has no quote."""

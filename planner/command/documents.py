@@ -6,11 +6,12 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from planner.command import inputs
 from planner.command.output import print_json
 from planner.problems import InputError
+from planner.scenario import EngineName
 
 DOCUMENTS = (".json", ".html", ".htm", ".md", ".markdown", ".xlsx", ".zip")
 
@@ -28,7 +29,7 @@ def add_commands(commands: Any) -> None:
     fleet.add_argument("--out", metavar="FILE", help="write the document: .json, .csv, .zip, .xlsx, .md or .html")
     fleet.set_defaults(run=run_fleet)
     launch = inputs.scenario_command(commands, "launch", run_launch, "commands that start and test a plan's engines")
-    launch.add_argument("--engine", choices=("vllm", "sglang", "trtllm"), help="only this engine's command")
+    launch.add_argument("--engine", choices=get_args(EngineName), help="only this engine's command")
     launch.add_argument("--kubernetes", action="store_true", help="print the Kubernetes manifest of the plan's engine")
     launch.add_argument("--test", action="store_true", help="print the benchmark commands whose results should match the plan")
 

@@ -149,7 +149,8 @@ def run_prefixes(arguments: argparse.Namespace) -> int:
     from typing import get_args
 
     from planner import files, traces
-    from planner.fleet import Routing, prefix_hits
+    from planner.fleet import prefix_hits
+    from planner.scenario import Routing
 
     path = Path(arguments.trace)
     given = path.suffix.lower() in (".csv", ".jsonl", ".json") or files.stands(path)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import Any
+from typing import Any, get_args
 
 from planner.problems import InputError
+from planner.scenario import Fidelity
 
 
 def add_commands(commands: Any) -> None:
@@ -15,9 +16,7 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser("validate", help="score predictions against measured rows")
     parser.add_argument("measured", help="CSV with the columns of the measured table (id, engine, model, gpu, n_gpu, load_kind, …)")
     parser.add_argument("--configs", metavar="DIR", help="folder of <org>__<name>.json for models that the catalogue lacks")
-    parser.add_argument(
-        "--fidelity", choices=("textbook", "datasheet", "calibrated"), default="calibrated", help="level of step time to score"
-    )
+    parser.add_argument("--fidelity", choices=get_args(Fidelity), default="calibrated", help="level of step time to score")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="rows are shared out over this many")
     parser.add_argument("--json", action="store_true", help="rows, groups and skipped as JSON")
     parser.set_defaults(run=run)

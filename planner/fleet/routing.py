@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
-from typing import Literal
 
 import numpy as np
 
 from planner.kv_cache import KvCache
+from planner.scenario import Routing
 from planner.traces import Trace
 
-Routing = Literal["round_robin", "least_loaded", "sticky", "longest_prefix"]
 Keys = Sequence[Hashable]
 
 

@@ -11,7 +11,8 @@ from math import ceil, inf
 import numpy as np
 
 from planner.fleet.clock import Clock
-from planner.fleet.routing import Router, Routing
+from planner.fleet.routing import Router
+from planner.scenario import Routing
 from planner.scheduler import MAX_STEPS, EngineLog, Ledger, Replica, Timeline
 from planner.units import HOUR_S
 from planner.workload import Request, Source

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.metrics.statistics import Distribution, combine, quantiles
-from planner.metrics.window import Mode, e2e_s, meets, tpot_s, ttft_s, window
-from planner.scenario import PriorityClass, Slo
+from planner.metrics.window import e2e_s, meets, tpot_s, ttft_s, window
+from planner.scenario import Mode, PriorityClass, Slo
 from planner.scheduler import Timeline
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from planner.metrics.statistics import MIN_REPLICATIONS, known, t_interval
-from planner.metrics.window import Mode, e2e_s, tpot_s, ttft_s, window
-from planner.scenario import PriorityClass, Slo
+from planner.metrics.window import e2e_s, tpot_s, ttft_s, window
+from planner.scenario import Mode, PriorityClass, Slo
 from planner.scheduler import Timeline
 
 PROMISED = ("ttft_s", "tpot_s", "e2e_s")

@@ -11,8 +11,8 @@ import numpy as np
 from planner.metrics.overload import backlog_growth, binding, overloaded
 from planner.metrics.promises import promises, settled
 from planner.metrics.statistics import Distribution, combine, quantiles
-from planner.metrics.window import Mode, Window, e2e_s, gaps_s, good_requests, tpot_s, ttft_s, window, work
-from planner.scenario import PriorityClass, Slo
+from planner.metrics.window import Window, e2e_s, gaps_s, good_requests, tpot_s, ttft_s, window, work
+from planner.scenario import Mode, PriorityClass, Slo
 from planner.scheduler import FAILED, Timeline
 
 

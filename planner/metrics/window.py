@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from planner.scenario import PriorityClass, Slo
+from planner.scenario import Mode, PriorityClass, Slo
 from planner.scheduler import EngineLog, Timeline
-
-Mode = Literal["planning", "benchmark"]
 
 
 @dataclass(frozen=True, slots=True)

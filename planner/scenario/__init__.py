@@ -16,8 +16,10 @@ from planner.scenario.base import FrozenJson, Part, PositiveInt, Slug
 from planner.scenario.deployment import (
     Disaggregation,
     Engine,
+    EngineName,
     Hardware,
     KvPrecision,
+    Method,
     Model,
     OffloadTier,
     Overrides,
@@ -25,17 +27,20 @@ from planner.scenario.deployment import (
     Pool,
     Precision,
     Speculative,
+    Verify,
     WeightPrecision,
     label,
 )
-from planner.scenario.fleet import Commitment, CustomPrice, Fleet, Owned, Price, Quality
+from planner.scenario.fleet import Basis, Commitment, CustomPrice, Fleet, Owned, Price, Quality, Routing
 from planner.scenario.traffic import Length, Lengths, PriorityClass, Slo, TraceRef, Workload, length_quantile, mean_length
 
 SCHEMA_VERSION: Literal[1] = 1
+Fidelity = Literal["textbook", "datasheet", "calibrated"]
+Mode = Literal["planning", "benchmark"]
 
 
 class Simulation(Part):
-    mode: Literal["planning", "benchmark"] = "planning"
+    mode: Mode = "planning"
     """`planning` removes warm-up and replicates; `benchmark` keeps ramp and drain as a client measures."""
     replications: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Independent runs; null means until the SLO percentile is known to ±10 %."""
@@ -65,7 +70,7 @@ class Scenario(Part):
     """Title shown on pages and documents."""
     notes: Annotated[str, Field(max_length=4000)] = ""
     """Free text carried along."""
-    fidelity: Literal["textbook", "datasheet", "calibrated"] = "calibrated"
+    fidelity: Fidelity = "calibrated"
     """Level of the step-time model."""
     model: Model = Field(default_factory=Model)
     hardware: Hardware = Field(default_factory=Hardware)

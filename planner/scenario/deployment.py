@@ -13,6 +13,9 @@ from planner.scenario.base import FrozenJson, NonNegative, Part, Positive, Posit
 
 WeightPrecision = Literal["auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4", "mxfp4", "nvfp4"]
 KvPrecision = Literal["auto", "bf16", "fp16", "fp8", "int8", "int4"]
+EngineName = Literal["vllm", "sglang", "trtllm"]
+Method = Literal["draft_model", "eagle", "eagle3", "mtp", "medusa", "ngram"]
+Verify = Literal["exact", "accept_all"]
 DEFAULT_MODEL = "llama-3.1-8b"
 
 
@@ -107,7 +110,7 @@ class OffloadTier(Part):
 
 
 class Engine(Part):
-    name: Literal["vllm", "sglang", "trtllm"] = "vllm"
+    name: EngineName = "vllm"
     """Serving engine whose memory rules, scheduler and kernels are modelled."""
     version: Annotated[str, Field(max_length=32)] = "0.19.0"
     """Engine version; memory reserves and host time depend on it."""
@@ -142,7 +145,7 @@ class Engine(Part):
 
 
 class Speculative(Part):
-    method: Literal["draft_model", "eagle", "eagle3", "mtp", "medusa", "ngram"] = "eagle3"
+    method: Method = "eagle3"
     """What drafts the tokens."""
     draft_model: Slug | None = None
     """Catalogue slug of the draft model (method `draft_model`)."""
@@ -156,7 +159,7 @@ class Speculative(Part):
     """Kind of text whose measured acceptance is taken while neither rate is given; methods measured on prose only keep that."""
     draft_cost: NonNegative | None = None
     """Time of drafting ONE token as a fraction of a target decode step; null means computed."""
-    verify: Literal["exact", "accept_all"] = "exact"
+    verify: Verify = "exact"
     """`accept_all` skips the rejection test: the output becomes the draft's."""
 
     @model_validator(mode="after")

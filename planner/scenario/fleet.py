@@ -9,9 +9,12 @@ from pydantic import Field
 from planner.scenario.base import NonNegative, NonNegativeInt, Part, Positive, PositiveShare, Share, Slug
 from planner.scenario.deployment import KvPrecision, WeightPrecision
 
+Basis = Literal["on_demand", "reserved_1y", "reserved_3y", "spot", "owned"]
+Routing = Literal["round_robin", "least_loaded", "sticky", "longest_prefix"]
+
 
 class Commitment(Part):
-    basis: Literal["on_demand", "reserved_1y", "reserved_3y", "spot", "owned"] = "reserved_1y"
+    basis: Basis = "reserved_1y"
     """How these GPUs are paid for."""
     share: Share | None = None
     """Share of the peak fleet."""
@@ -26,7 +29,7 @@ class Fleet(Part):
     """Replicas that take traffic."""
     spares: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Idle replicas paid for failure cover (N+1 is 1)."""
-    routing: Literal["round_robin", "least_loaded", "sticky", "longest_prefix"] = "round_robin"
+    routing: Routing = "round_robin"
     """How the router picks a replica."""
     target_utilization: PositiveShare = 0.7
     """Share of capacity that autoscaling aims at."""
@@ -79,7 +82,7 @@ class CustomPrice(Part):
 class Price(Part):
     usd_per_gpu_hour: NonNegative | None = None
     """USD per GPU-hour; null means the catalogue's for this GPU and basis."""
-    basis: Literal["on_demand", "reserved_1y", "reserved_3y", "spot", "owned"] = "on_demand"
+    basis: Basis = "on_demand"
     """How the GPUs are paid for."""
     owned: Owned | None = None
     """Inputs of the owned basis; null means the catalogue's defaults for this GPU."""

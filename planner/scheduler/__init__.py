@@ -14,7 +14,7 @@ The life of a request:
 """
 
 from planner.scheduler.limits import Limits, limits_of
-from planner.scheduler.policies import POLICIES, Policy, mixed, prefill_first, static
+from planner.scheduler.policies import POLICIES, Policy
 from planner.scheduler.replica import Replica, StepTime
 from planner.scheduler.run import MAX_STEPS, simulate
 from planner.scheduler.timeline import (
@@ -46,8 +46,5 @@ __all__ = [
     "StepTime",
     "Timeline",
     "limits_of",
-    "mixed",
-    "prefill_first",
     "simulate",
-    "static",
 ]

@@ -1,17 +1,25 @@
-"""How prefill and decode share steps: three plain functions.
+"""How prefill and decode share steps: three plain functions, and what else an engine that follows them does.
 
-A policy plans one step with the scheduler's own verbs. `make_room` gives every decoding sequence the block its next token may need and
-preempts the newest until they all have one; `prefill` hands out chunks of prompts within a token budget, seating waiting requests as
-it goes; `seat` only seats. A policy answers: does the step decode, and which chunks does it carry?
+A policy's function plans one step with the scheduler's own verbs. `make_room` gives every decoding sequence the block its next token
+may need and preempts the newest until they all have one; `prefill` hands out chunks of prompts within a token budget, seating waiting
+requests as it goes; `seat` only seats. It answers: does the step decode, and which chunks does it carry?
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from planner.scheduler.scheduler import Chunks, Scheduler
 
-Policy = Callable[[Scheduler], tuple[bool, Chunks]]
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How an engine batches."""
+
+    plan_step: Callable[[Scheduler], tuple[bool, Chunks]]
+    ends_together: bool = False
+    """A batch keeps all its rows and blocks until its longest member has ended."""
 
 
 def mixed(scheduler: Scheduler) -> tuple[bool, Chunks]:
@@ -39,4 +47,9 @@ def static(scheduler: Scheduler) -> tuple[bool, Chunks]:
     return not chunks, chunks
 
 
-POLICIES: dict[str, Policy] = {"mixed": mixed, "prefill_first": prefill_first, "static": static}
+POLICIES: dict[str, Policy] = {
+    "mixed": Policy(mixed),
+    "prefill_first": Policy(prefill_first),
+    "static": Policy(static, ends_together=True),
+}
+"""By the word of `engine.batching`."""

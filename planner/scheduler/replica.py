@@ -12,7 +12,7 @@ from planner.kv_cache import KvCache
 from planner.roofline import StepShape
 from planner.scheduler.limits import Limits
 from planner.scheduler.log import Log
-from planner.scheduler.policies import Policy, mixed, static
+from planner.scheduler.policies import POLICIES, Policy
 from planner.scheduler.scheduler import Chunks, Scheduler
 from planner.scheduler.timeline import EngineLog
 from planner.workload import Request
@@ -37,7 +37,7 @@ class Replica:
         step_time: StepTime,
         limits: Limits,
         kv: KvCache,
-        policy: Policy = mixed,
+        policy: Policy = POLICIES["mixed"],
         record_steps: bool = True,
     ) -> None:
         """`record_steps` keeps every step for charts and inter-token latencies; sums are kept in any case."""
@@ -45,7 +45,7 @@ class Replica:
         self.max_steps = NO_BOUND
         """Bound on the steps it will ever run; `advance` does nothing beyond it."""
         self._log = Log(record_steps)
-        self._scheduler = Scheduler(limits, kv, self._log, ends_together=policy is static)
+        self._scheduler = Scheduler(limits, kv, self._log, policy.ends_together)
         self._last_start_s = 0.0
         self._blocked = False  # idle, and nothing in the queue can be seated until something is freed, fetched or admitted
 
@@ -141,7 +141,7 @@ class Replica:
         """Plan, and run what was planned."""
         scheduler = self._scheduler
         scheduler.open_step(self._last_start_s)
-        decodes, chunks = self.policy(scheduler)
+        decodes, chunks = self.policy.plan_step(scheduler)
         if chunks:
             self._compute(scheduler.batch.sequences if decodes else 0, chunks)
         elif scheduler.batch.sequences:

@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.catalog.speculation import Acceptance, acceptance
 from planner.problems import InputError, Problem
-from planner.scenario import Speculative
+from planner.scenario import Method, Speculative, Verify
 
 TEXTBOOK_DRAFT_COST = 0.05
 """Time of drafting one token over a target step in the book chapter's arithmetic."""
@@ -82,12 +82,12 @@ def preset_rates(method: str, text: str, num_speculative_tokens: int) -> tuple[f
 class Profile:
     """Speculation as the step time and the step loop need it. Without speculation k is 0 and every step emits one token."""
 
-    method: Literal["none", "draft_model", "eagle", "eagle3", "mtp", "medusa", "ngram"]
+    method: Method | Literal["none"]
     num_speculative_tokens: int
     """Tokens drafted per step and sequence (k)."""
     acceptance_rates: tuple[float, ...]
     """Unconditional, by position, as the engine lives them: all 1 under `accept_all`."""
-    verify: Literal["exact", "accept_all"]
+    verify: Verify
     draft_cost_fraction: float | None
     """User's time of drafting one token over a target decode step; None means the step time computes it from the drafter."""
     draft_model: str | None

@@ -7,11 +7,11 @@ normalised; when all pass, one more comes from p. What is emitted then has exact
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from planner.problems import InputError
+from planner.scenario import Verify
 
 
 def overlap(target: np.ndarray, draft: np.ndarray) -> np.ndarray:
@@ -20,7 +20,7 @@ def overlap(target: np.ndarray, draft: np.ndarray) -> np.ndarray:
 
 
 def verify_draft(
-    rng: np.random.Generator, drafted: np.ndarray, draft: np.ndarray, target: np.ndarray, verify: Literal["exact", "accept_all"] = "exact"
+    rng: np.random.Generator, drafted: np.ndarray, draft: np.ndarray, target: np.ndarray, verify: Verify = "exact"
 ) -> np.ndarray:
     """Tokens that one verified step emits, 1 to k + 1 of them.
 
@@ -65,7 +65,7 @@ def decode(
     draft: np.ndarray,
     num_speculative_tokens: int,
     steps: int,
-    verify: Literal["exact", "accept_all"] = "exact",
+    verify: Verify = "exact",
 ) -> Decoded:
     """Run `steps` verified steps of two models given as row-stochastic matrices, row = last token, column = next one.
 

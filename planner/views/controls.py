@@ -21,10 +21,16 @@ class Control:
     format: str | None = None
     minimum: float = 0.0
     options: tuple[str | int, ...] = ()
+    """What is offered, in this order; empty where the setting's own choices are, in theirs, or the page knows them."""
     note: str = ""
     """Shown before the field's own description."""
     stated: bool = False
     """No default: whatever it holds stands in the link."""
+
+    @property
+    def choices(self) -> tuple[str | int, ...]:
+        """What a closed choice offers."""
+        return self.options or leaves()[self.path].choices
 
     @property
     def help(self) -> str:
@@ -35,7 +41,6 @@ class Control:
 WEIGHTS = ("bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4", "fp16", "fp32", "auto")
 KV = ("bf16", "fp8", "int8", "int4", "fp16", "auto")
 METHODS = ("eagle3", "mtp", "draft_model", "ngram", "eagle", "medusa")
-BASES = ("on_demand", "reserved_1y", "reserved_3y", "spot", "owned")
 
 MODEL = (Control("model.name", "Model", "select"),)
 PRECISION = (
@@ -59,7 +64,7 @@ PROMISE = (
     Control("slo.ttft_s", "First token, s", "number", step=0.1, format="%.2f", note="TTFT; 0 is no promise."),
     Control("slo.tpot_s", "Next tokens, s", "number", step=0.005, format="%.3f", note="TPOT, from token to token; 0 is no promise."),
 )
-PERCENTILE = (Control("slo.percentile", "Promised for this percent of requests", "segments", options=(50, 90, 95, 99)),)
+PERCENTILE = (Control("slo.percentile", "Promised for this percent of requests", "segments"),)
 
 TRAFFIC_DETAIL = (
     Control("workload.input_len.cv", "Prompt spread (cv)", "number", step=0.1, format="%.2f"),
@@ -74,13 +79,13 @@ TRAFFIC_DETAIL = (
     Control("slo.e2e_s", "Whole answer, s", "number", format="%.1f", note="Empty is no promise."),
 )
 ENGINE = (
-    Control("engine.name", "Engine", "select", options=("vllm", "sglang", "trtllm")),
-    Control("engine.batching", "Batching", "select", options=("mixed", "prefill_first", "static")),
+    Control("engine.name", "Engine", "select"),
+    Control("engine.batching", "Batching", "select"),
     Control("engine.max_num_seqs", "Most sequences", "whole", minimum=1, step=16),
     Control("engine.max_num_batched_tokens", "Tokens per step", "whole", minimum=1, step=1024),
     Control("engine.gpu_memory_utilization", "Memory share", "number", step=0.01, format="%.2f"),
     Control("engine.max_model_len", "Longest sequence", "whole", minimum=1, step=1024),
-    Control("engine.kv_allocation", "KV allocation", "select", options=("paged", "contiguous")),
+    Control("engine.kv_allocation", "KV allocation", "select"),
     Control("engine.block_size", "Block, tokens", "whole", minimum=1, step=16),
 )
 ENGINE_SWITCHES = (
@@ -92,7 +97,7 @@ ENGINE_SWITCHES = (
 SPECULATION_SWITCH = (Control("speculative", "Draft tokens and verify them", "toggle"),)
 SPECULATION = (
     Control("speculative.method", "Method", "select", options=METHODS),
-    Control("speculative.text", "Kind of text", "select", options=("prose", "code", "maths", "summaries")),
+    Control("speculative.text", "Kind of text", "select"),
     Control("speculative.num_speculative_tokens", "Drafted per step", "whole", minimum=1),
     Control(
         "speculative.acceptance_rate",
@@ -108,7 +113,7 @@ LAYOUT = (
     Control("parallel.pipeline_parallel_size", "Pipeline (PP)", "whole", minimum=1),
     Control("parallel.data_parallel_size", "Data parallel (DP)", "whole", minimum=1),
     Control("fleet.spares", "Spare replicas", "whole"),
-    Control("fleet.routing", "Routing", "select", options=("round_robin", "least_loaded", "sticky", "longest_prefix")),
+    Control("fleet.routing", "Routing", "select"),
 )
 WEEK = (
     Control("fleet.demand_curve", "Week of demand", "select"),
@@ -126,13 +131,13 @@ CHOICE = (
 )
 LAYOUT_SWITCHES = (Control("parallel.enable_expert_parallel", "Whole experts per GPU (EP)", "toggle"),)
 PRICE = (
-    Control("price.basis", "Basis", "select", options=BASES),
+    Control("price.basis", "Basis", "select"),
     Control("price.other_usd_per_hour", "Other $ per hour", "number", format="%.2f"),
     Control("price.utilization", "Busy share (floor)", "number", step=0.05, format="%.2f"),
 )
 LEVEL = (
     Control("fidelity", "Step time", "select", options=("calibrated", "datasheet", "textbook")),
-    Control("simulation.mode", "Simulation", "select", options=("planning", "benchmark")),
+    Control("simulation.mode", "Simulation", "select"),
 )
 TRACE = (Control("workload.trace.name", "Replay a trace", "select"),)
 

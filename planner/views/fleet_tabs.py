@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner import catalog, cost, demand
-from planner.catalog.rental import dated
+from planner.catalog.rental import BASES, dated
 from planner.cost import Load, mix_of
 from planner.economics import power as electricity
 from planner.economics import waterfall as economics
@@ -149,7 +149,7 @@ def waterfall(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
 
 def prices(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
     rows = []
-    for basis in weeks.BASES:
+    for basis in BASES:
         price = catalog.rental_price(scenario.hardware.gpu, basis)
         if price:
             rows.append(

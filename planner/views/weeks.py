@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner import cost, demand
+from planner.catalog.rental import BASES
 from planner.cost import FleetHour
 from planner.economics import breakeven, mix, operating, week
 from planner.plan import deployment as deployments
@@ -17,7 +18,6 @@ from planner.units import DAY_S
 Json = dict[str, Any]
 SPOT_INTERRUPTIONS_PER_HOUR = 0.05
 """Assumed for spot capacity where the scenario states none."""
-BASES = ("on_demand", "reserved_1y", "reserved_3y", "spot")
 
 
 @dataclass(frozen=True, slots=True)

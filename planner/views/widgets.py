@@ -39,7 +39,7 @@ def draw(
     shown: Rendered = []
     for control in row:
         placeholder, note = (placeholders or {}).get(control.path, ("", ""))
-        _widget(control, (options or {}).get(control.path, list(control.options)), placeholder or None, note, control.path in disabled)
+        _widget(control, (options or {}).get(control.path, list(control.choices)), placeholder or None, note, control.path in disabled)
         shown.append(control.path)
     return shown
 
