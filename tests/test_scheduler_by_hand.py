@@ -129,3 +129,23 @@ def test_an_output_ends_with_the_longest_sequence_and_takes_its_steps_and_thinki
     assert (cut.output_tokens, cut.decode_steps, cut.thinking_tokens, cut.truncated) == (6, 5, 5, True)
     assert (speculated.output_tokens, speculated.decode_steps) == (6, 2)
     assert cut.answer_s == cut.finish_s == 6
+
+
+class Noted(Second):
+    """Every step takes one second and is written down."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, float, float]] = []
+
+    def decode(self, decode_sequences: int, context_tokens: float, windowed_context_tokens: float) -> float:
+        self.steps.append((decode_sequences, context_tokens, windowed_context_tokens))
+        return 1.0
+
+
+def test_a_window_fills_in_the_middle_of_a_steps_tokens() -> None:
+    """Two tokens a step over a window of 24: contexts of 21, 23, 25 and 27 read 21, 23, 24 and 24 of it; one beyond it always 24."""
+    step_time = Noted()
+    short, long = request(0, 20, 9, decode_steps=4), request(1, 40, 13, decode_steps=6)
+    run(Replica(step_time, Limits(window=24, num_speculative_tokens=1), KvCache(20, 16)), short, long)
+    both = [(2, 21 + 41, 21 + 24), (2, 23 + 43, 23 + 24), (2, 25 + 45, 24 + 24), (2, 27 + 47, 24 + 24)]
+    assert step_time.steps == [*both, (1, 49, 24), (1, 51, 24)]
