@@ -201,6 +201,10 @@ def test_an_unknown_key_that_smells_of_structure_is_named_with_what_it_may_weigh
         ({"layer_types": ["full_attention", "cross_attention"] * 16}, "cross_attention"),
         ({"layer_types": ["full_attention", "mystery"] * 16}, "mystery"),
         ({"layer_types": ["full_attention", 3] * 16}, "3"),
+        ({"layer_types": [None] * 32}, "full_attention"),
+        ({"layer_types": ["full_attention"] * 33}, "33 entries for 32 layers"),
+        ({"num_key_value_heads": 7}, "does not divide the 32"),
+        ({"num_attention_heads": "32"}, "'32'"),
         ({"mlp_layer_types": ["dense", "router"] * 16, "num_experts": 8, "num_experts_per_tok": 2}, "router"),
     ],
 )
@@ -332,6 +336,26 @@ def test_a_quantiser_that_is_not_understood_is_said():
     arch = from_hf_config(LLAMA_8B | {"quantization_config": {"quant_method": "mystery", "wibble": 3}})
     assert any("mystery" in n for n in arch.notes)
     assert stored_as(arch, arch.layers[0].tensors[0], "auto") == ("bf16", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [("fp8", "'fp8', not an object"), ({"quant_method": "gptq", "bits": 3}, "3 bits"), ({"quant_method": "awq", "bits": -4}, "-4 bits")],
+)
+def test_a_quantisation_that_makes_no_sense_is_said(said: Any, words: str):
+    assert any(words in note for note in from_hf_config(LLAMA_8B | {"quantization_config": said}).notes)
+
+
+def test_heads_that_do_not_divide_the_width_need_their_own():
+    plain = {k: v for k, v in LLAMA_8B.items() if k != "head_dim"} | {"num_attention_heads": 33, "num_key_value_heads": 33}
+    with pytest.raises(InputError, match="head_dim is missing"):
+        from_hf_config(plain)
+    assert from_hf_config(plain | {"head_dim": 128}).layers
+
+
+def test_a_list_of_layers_may_go_on_over_the_drafting_ones():
+    longer = LLAMA_8B | {"layer_types": ["full_attention"] * 33, "num_nextn_predict_layers": 1}
+    assert sum(g.count for g in from_hf_config(longer).layers) >= 32
 
 
 def test_the_users_parameter_count_scales_the_active_ones():

@@ -187,3 +187,8 @@ def test_no_class_of_ours_is_named_to_a_person(data: dict, path: str) -> None:
     assert told.startswith(f"{path} = ")
     assert "an object in braces" in told
     assert not any(word in told for word in ("FrozenJson", "instance of", "PriorityClass", "OffloadTier"))
+
+
+def test_a_configuration_of_a_million_characters_is_refused() -> None:
+    with pytest.raises(InputError, match=r"model.hf_config .* characters, more than the 1,000,000"):
+        parse({"model": {"hf_config": {f"k{i:05}": 123 for i in range(100_000)}}})

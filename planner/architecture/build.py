@@ -177,6 +177,8 @@ def attention_of(c: Config, hidden: int, i: int, kind: str) -> Attention:
     """Attention of layer `i`; a windowed layer may have its own head counts and widths."""
     local = ("swa_",) if kind == "window" else ()
     sliding = ("num_sliding_attention_heads", "swa_num_attention_heads") if local else ()
+    if not c.has(*sliding, "num_attention_heads_per_layer", *keys.HEADS):
+        raise InputError(f"config key {keys.HEADS[0]} is missing; paste the model's whole config.json")
     heads = c.at(i, *sliding, "num_attention_heads_per_layer", *keys.HEADS)
     if heads > hidden * 64:
         raise InputError(f"config key num_attention_heads is {heads:,}, more than hidden_size {hidden:,} can hold; check the file")
@@ -196,10 +198,16 @@ def attention_of(c: Config, hidden: int, i: int, kind: str) -> Attention:
             indexer_head_dim=c.whole("index_head_dim", default=128) if sparse else 0,
             indexer_topk=c.whole("index_topk", default=2048) if c.has("index_topk") else 0,
         )
+    if hidden % heads and not c.has(*(f"{p}head_dim" for p in local), *keys.HEAD_DIM):
+        raise InputError(
+            f"hidden_size {hidden:,} is no multiple of num_attention_heads {heads:,} and config key head_dim is missing; give it"
+        )
     head_dim = c.whole(*(f"{p}head_dim" for p in local), *keys.HEAD_DIM, default=max(1, hidden // heads))
     kv_heads = c.at(i, *(f"{p}num_key_value_heads" for p in local), *keys.KV_HEADS, default=1 if c.get("multi_query") is True else heads)
     if kv_heads > heads:
         raise InputError(f"config key num_key_value_heads is {kv_heads}, more than the {heads} attention heads; check the file")
+    if heads % kv_heads:
+        raise InputError(f"config key num_key_value_heads is {kv_heads}, which does not divide the {heads} attention heads; check the file")
     v_head_dim = c.whole(*(f"{p}v_head_dim" for p in local), "v_head_dim", default=head_dim)
     return Attention(heads, kv_heads, head_dim, v_head_dim, window, chunked=kind == "chunk")
 

@@ -43,6 +43,10 @@ class Config:
                     return self.raw[name]
         return next((self.defaults[n] for n in names if self.defaults.get(n) is not None), None) if silent else None
 
+    def _given(self, names: tuple[str, ...]) -> str:
+        """Which of `names` the file spells."""
+        return next((n for n in names if self.raw.get(n) is not None), names[0])
+
     def has(self, *names: str) -> bool:
         """Whether the file or the class gives one of `names`."""
         return self.get(*names) is not None
@@ -54,7 +58,7 @@ class Config:
             if default is None:
                 raise InputError(f"config key {self.where}{names[0]} is missing; paste the model's whole config.json")
             return default
-        return self._whole(names[0], value, low, high)
+        return self._whole(self._given(names), value, low, high)
 
     def optional_whole(self, *names: str, low: int = 0, high: int = MAX_INT) -> int | None:
         """Like `whole`, but None when absent."""
@@ -65,7 +69,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, bool) and value not in (0, 1):
-            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be true or false")
+            raise InputError(f"config key {self.where}{self._given(names)} is {_show(value)}; it must be true or false")
         return bool(value)
 
     def number(self, *names: str, default: float = 0.0) -> float:
@@ -73,7 +77,7 @@ class Config:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be a number")
+            raise InputError(f"config key {self.where}{self._given(names)} is {_show(value)}; it must be a number")
         return float(value)
 
     def text(self, *names: str, default: str = "") -> str:
@@ -81,26 +85,26 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str):
-            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be text")
+            raise InputError(f"config key {self.where}{self._given(names)} is {_show(value)}; it must be text")
         return value
 
     def items(self, *names: str) -> list[Any] | None:
         """A list, or None when absent; any other type is an `InputError`."""
         value = self.get(*names)
         if value is not None and not isinstance(value, (list, tuple)):
-            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be a list")
+            raise InputError(f"config key {self.where}{self._given(names)} is {_show(value)}; it must be a list")
         self.lists_read += value is not None
         return None if value is None else list(value)
 
     def part(self, *names: str) -> dict[str, Any] | None:
         value = self.get(*names)
         if value is not None and not isinstance(value, Mapping):
-            raise InputError(f"config key {self.where}{names[0]} is {_show(value)}; it must be an object")
+            raise InputError(f"config key {self.where}{self._given(names)} is {_show(value)}; it must be an object")
         return None if value is None else dict(value)
 
     def wholes(self, *names: str, low: int = 0, high: int = MAX_INT) -> list[int] | None:
         values = self.items(*names)
-        return None if values is None else [self._whole(names[0], v, low, high) for v in values]
+        return None if values is None else [self._whole(self._given(names), v, low, high) for v in values]
 
     def at(self, layer: int, *names: str, default: int | None = None, low: int = 1) -> int:
         """A whole number that may be given once or as a list with one entry per layer."""
@@ -108,9 +112,10 @@ class Config:
         if not isinstance(value, (list, tuple)):
             return self.whole(*names, default=default, low=low)
         self.lists_read += 1
+        name = self._given(names)
         if layer >= len(value):
-            raise InputError(f"config key {self.where}{names[0]} has {len(value)} entries, layer {layer} needs one; give one per layer")
-        return self._whole(names[0], value[layer], low, MAX_INT)
+            raise InputError(f"config key {self.where}{name} has {len(value)} entries, layer {layer} needs one; give one per layer")
+        return self._whole(name, value[layer], low, MAX_INT)
 
     def layer(self, index: int) -> Config:
         """The configuration of one layer: `per_layer_config` may override keys for single layers (keys like "05")."""
@@ -127,7 +132,7 @@ class Config:
         """A length that may be given once or as [height, width] (the larger counts)."""
         value = self.get(*names)
         if isinstance(value, (list, tuple)) and value:
-            return max(self._whole(names[0], v, 1, MAX_INT) for v in value[:2])
+            return max(self._whole(self._given(names), v, 1, MAX_INT) for v in value[:2])
         return self.whole(*names, default=default)
 
     def unread(self) -> list[tuple[str, Any]]:

@@ -40,6 +40,8 @@ def mixers(c: Config, family: Family, layers: int, notes: list[str]) -> list[str
     repeated = c.items("block_types", "_block_types")
     if repeated and isinstance(repeated[0], str) and len(repeated) < layers:
         listed = [repeated[i % len(repeated)] for i in range(layers)]
+    if listed and not isinstance(listed[0], (str, list)):
+        raise InputError(f"config key {c.where}layer_types has {str(listed[0])[:40]}; it must be a list of words such as full_attention")
     if listed and isinstance(listed[0], str):
         c.get("full_attention_interval", "attn_type_list", "hybrid_layer_pattern", "layer_group_size", "full_attn_idxs", *PATTERN_KEYS)
         return _from_words(c, family, listed, layers)
@@ -52,7 +54,8 @@ def mixers(c: Config, family: Family, layers: int, notes: list[str]) -> list[str
 
 
 def _from_words(c: Config, family: Family, listed: list[Any], layers: int) -> list[str]:
-    if len(listed) < layers:
+    drafting = c.whole("num_nextn_predict_layers", default=0, low=0)  # some lists go on over these
+    if not layers <= len(listed) <= layers + drafting:
         raise InputError(f"config key {c.where}layer_types has {len(listed)} entries for {layers} layers; it needs one per layer")
     known = WORD_PARTS | (COMPRESSED if family.extra.startswith("deepseek_v4") else set())
     strange = {str(word)[:40] for word in listed[:layers] if not _parts(word) or _parts(word) - known}

@@ -48,6 +48,7 @@ SYNONYMS = (
 )
 ELSEWHERE = re.compile(r"^mtp|vision|visual|audio|projector", re.IGNORECASE)
 """Patterns about layers that are not decoder layers; those stay 16-bit anyway."""
+SECTIONS = ("quantization_config", "compression_config", "hf_quant_config", "quantization")
 PLAIN_ROLES = ("embedding", "norm", "router", "tower")
 
 
@@ -105,9 +106,12 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
     """The scheme of a configuration, None when it is plain. What is not understood is remarked and counted as 16-bit."""
     found = _config(raw)
     if not found:
+        said = next((raw[key] for key in SECTIONS if raw.get(key) and not isinstance(raw[key], Mapping)), None)
+        if said is not None:
+            remarks.append(f"quantization_config is {repr(said)[:60]}, not an object in braces; with weights auto they count as 16-bit")
         return None
     method = str(found.get("quant_method") or found.get("quant_algo") or (found.get("producer") or {}).get("name") or "unknown")[:40]
-    weights, size = _weights(found, method)
+    weights, size = _weights(found, method, remarks)
     if weights is None:
         remarks.append(f"quantization_config of kind {method!r} is not understood; with weights auto they count as 16-bit")
         weights, size = "bf16", 2.0
@@ -144,7 +148,7 @@ def of(raw: Mapping[str, Any], remarks: list[str]) -> Scheme | None:
 def _config(raw: Mapping[str, Any]) -> dict[str, Any]:
     parts = [raw, *(raw[k] for k in keys.TEXT_PARTS if isinstance(raw.get(k), Mapping))]
     for part in parts:
-        for key in ("quantization_config", "compression_config", "hf_quant_config", "quantization"):
+        for key in SECTIONS:
             value = part.get(key)
             if isinstance(value, Mapping) and value:
                 inner = value.get("quantization")
@@ -152,7 +156,7 @@ def _config(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _weights(found: Mapping[str, Any], method: str) -> tuple[str | None, float]:
+def _weights(found: Mapping[str, Any], method: str, remarks: list[str]) -> tuple[str | None, float]:
     """(precision, bytes per element) of converted layers."""
     groups = found.get("config_groups")
     if isinstance(groups, Mapping):
@@ -164,6 +168,8 @@ def _weights(found: Mapping[str, Any], method: str) -> tuple[str | None, float]:
         return "int4", 0.5 + scale
     if found.get("load_in_8bit") or bits == 8:
         return "int8", 1.0
+    if bits is not None and str(bits) not in ("4", "8"):
+        remarks.append(f"quantization_config has {repr(bits)[:40]} bits, where 4 or 8 are understood; the kind {method!r} decides")
     for text in (str(found.get("quant_algo") or ""), str(found.get("moe_quant_algo") or ""), method):
         name = _algorithm(text)
         if name:

@@ -28,6 +28,9 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 PositiveShare = Annotated[float, Field(ge=1e-6, le=1, allow_inf_nan=False)]
 Slug = Annotated[str, Field(max_length=120)]
 
+LONGEST_JSON = 1_000_000
+"""Characters of a configuration; public ones have up to a tenth of it."""
+
 
 def _finite(value: Any) -> Any:
     """`value` with Infinity and NaN as null: real files have them (Nemotron's `time_step_limit`), JSON has not."""
@@ -48,6 +51,8 @@ class FrozenJson:
         if _deeper(value, DEEPEST):
             raise ValueError(f"its values stand more than {DEEPEST} levels inside each other, no config.json does")
         text = json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        if len(text) > LONGEST_JSON:
+            raise ValueError(f"it has {len(text):,} characters, more than the {LONGEST_JSON:,} of the largest config.json")
         if "\\ud" in text and _half_characters(text):
             raise ValueError("it holds half a character (a lone surrogate), which no file and no link can hold")
         object.__setattr__(self, "text", text)
