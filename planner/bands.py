@@ -126,7 +126,7 @@ def quantile(weighted: Sequence[tuple[float, float]], share: float) -> float:
     return ordered[-1][1]
 
 
-def grade(t: Target, found: Band | None) -> str:
+def grade(found: Band | None) -> str:
     """A: the deployment itself was measured. B: its silicon family and kind of model were, on two groups or more. C: extrapolated."""
     if found is None:
         return "C"
@@ -182,7 +182,7 @@ def confidence(
         low, high = combined(value, low, high, spread)
         bands[metric] = [min(low, value), max(high, value)]
     return {
-        "grade": grade(t, step),
+        "grade": grade(step),
         "fidelity": level,
         "bands": bands or None,
         "one_sided": bounds,

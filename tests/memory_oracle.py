@@ -63,7 +63,7 @@ def ranks(s: Scenario) -> list[Rank]:
             made = drafter(s.speculative.method, arch, s.speculative.num_speculative_tokens, own and architecture.of(own))
             if made:
                 assert tp == 1, "heads are split over ranks, which this oracle does not follow"
-                weights += made.resident_params * 2
+                weights += sum(t.params for t in made.resident) * 2
                 drafted = tuple(g.attention for g in made.pass_.layers for _ in g.indices if g.attention)
         tokens, width = e.max_num_batched_tokens, arch.hidden_size
         activation = tokens * width * c.activation_bytes_per_token_width + c.activation_base_gib * GIB

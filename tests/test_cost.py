@@ -35,7 +35,7 @@ def chat(**changes: object) -> Scenario:
 
 
 def test_chapter_output_floor() -> None:
-    prices = [round(cost.floor_price(24.0, batch, CHAPTER_STEP_S), 2) for batch in (1, 8, 64, 256)]
+    prices = [round(cost.floor_usd_per_mtok(24.0, batch / CHAPTER_STEP_S), 2) for batch in (1, 8, 64, 256)]
     assert prices == [100.75, 12.59, 1.57, 0.39]
 
 

@@ -35,10 +35,7 @@ def test_floors() -> None:
     """3.60 $/h are 0.1 cent a second: at 1,000 tokens/s a token costs a millionth of a dollar."""
     assert cost.floor_usd_per_mtok(3.6, 1000.0) == pytest.approx(1.0)
     assert cost.floor_usd_per_mtok(3.6, 1000.0, 0.25) == pytest.approx(4.0)
-    assert cost.floor_price(3.6, 20, 0.02) == pytest.approx(1.0)
-    assert cost.floor_price(3.6, 20, 0.02, 0.5) == pytest.approx(2.0)
-    assert cost.floor_price(3.6, 20, 0.0) is None
-    assert cost.floor_price(3.6, 0, 0.02) is None
+    assert cost.floor_usd_per_mtok(3.6, 0.0) is None
     assert cost.floor_usd_per_mtok(3.6, 0.5) == pytest.approx(2000.0)
 
 

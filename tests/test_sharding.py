@@ -96,7 +96,6 @@ def test_first_and_last_stage_hold_embedding_and_head():
     sizes = [(s.weight_bytes + s.engine_bytes) / GIB for s in shard.stages]
     assert sizes[0] == pytest.approx(4.26, abs=0.005), "printed by vLLM 0.19 for PP 4"
     assert sizes[1] == pytest.approx(sizes[2])
-    assert shard.stages[0].embedding
     assert shard.stages[-1].lm_head is not None
     assert shard.stages[0].lm_head is None
 
@@ -167,7 +166,7 @@ def test_cache_is_divided_by_tensor_parallelism_and_never_below_one_head(
 )
 def test_ranks_together_hold_the_model(slug: str, tp: int):
     one, many = lay(slug), lay(slug, tensor_parallel_size=tp)
-    total = many.weight_bytes_replica
+    total = tp * sum(stage.weight_bytes for stage in many.stages)
     assert total >= one.weight_bytes * 0.9999
     assert total <= one.weight_bytes * 1.06, "norms, routers and copied KV projections are all that is repeated"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from planner.catalog.residuals import MEASURED_FILE
 from planner.command import main
 from planner.problems import InputError
-from planner.validate import CannotModel, Report, Row, Scored, case_of, harness, measured_points, names, predict, read, recalibrate, score
+from planner.validate import CannotModel, Report, Row, Scored, case_of, harness, measured_points, names, predict, read, score
 from planner.validate.points import link
 from planner.validate.rows import parse
 
@@ -310,27 +309,6 @@ def test_the_command_prints_scores_and_json(tmp_path: Path, capsys: pytest.Captu
     assert "at the datasheet level" in capsys.readouterr().out
     assert main(["validate", str(tmp_path / "nothing.csv")]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
-# ---- calibration
-
-
-def test_one_factor_per_gpu_and_engine_brings_the_step_back() -> None:
-    slow = row(tpot_mean_ms=str(7.2 * 1.25))
-    before = score([slow]).rows
-    (found,) = recalibrate(before, "my bench")
-    assert (found.engine, found.gpu, found.n_points, found.source) == ("vllm", "h100-sxm", 1, "my bench")
-    assert found.factor == pytest.approx(1 / (1 + before[0].error["tpot"]))
-    case = case_of(slow, None, "calibrated")
-    calibrated = replace(case, scenario=case.scenario.model_copy(update={"calibration": found}))
-    assert predict(calibrated).metrics["tpot"] == pytest.approx(slow.measured["tpot"], rel=0.02)
-
-
-def test_throughput_speaks_where_no_time_per_token_was_measured() -> None:
-    scored = score([row(tpot_mean_ms="", ttft_mean_ms="", ttft_p50_ms="", e2e_mean_ms="")]).rows
-    (found,) = recalibrate(scored)
-    assert found.factor == pytest.approx(1 + scored[0].error["throughput"])
-    assert recalibrate([]) == ()
 
 
 # ---- shipped rows

@@ -25,10 +25,6 @@ class Drafter:
     resident: tuple[Tensor, ...]
     """Weights held beside the target's, one copy."""
 
-    @property
-    def resident_params(self) -> int:
-        return sum(t.params for t in self.resident)
-
     def kv_bytes_per_token(self, kv_precision: str = "bf16") -> int:
         """Bytes that one more token adds to the drafter's own cache, one copy."""
         return self.pass_.kv_bytes_per_token(kv_precision) + self.pass_.kv_windowed_bytes_per_token(kv_precision)

@@ -1,11 +1,9 @@
 """Measured facts about drafting: how often a drafted token is accepted, by method, position and kind of text, and what drafting costs."""
 
 import csv
-import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).parent
 
@@ -34,9 +32,3 @@ def acceptance() -> dict[tuple[str, str], Acceptance]:
         key: Acceptance(*key, tuple(float(r["conditional_acceptance"]) for r in rows), rows[0]["kind"], rows[0]["source"], rows[0]["date"])
         for key, rows in grouped.items()
     }
-
-
-@cache
-def draft_costs() -> tuple[dict[str, Any], ...]:
-    """Measured drafting times, one published figure a row, times in ms and shares of one target pass."""
-    return tuple(json.loads((HERE / "draft_costs.json").read_text(encoding="utf-8")))

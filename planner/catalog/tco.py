@@ -44,10 +44,3 @@ def capex(slug: str) -> Capex | None:
 def default(name: str, level: str = "typical") -> float:
     """One of the file's defaults: pue, idle_power_fraction, power_usd_per_kwh … at low, typical or high."""
     return float(tables()["defaults"][name][level])
-
-
-@cache
-def all_in_kw_per_gpu(slug: str) -> float | None:
-    """Utility power of one GPU with server, network and cooling, kW; None where no model was published."""
-    rows = tables()["all_in_usd_per_gpu_hour"]["rows"]
-    return next((row["all_in_kw_per_gpu"] for row in rows if row["gpu"] == slug), None)

@@ -15,7 +15,7 @@ from planner.catalog import rental
 from planner.catalog.rental import STALE_AFTER_DAYS, is_stale
 from planner.cost.hour import FleetHour, GpuHour, fleet_hour, gpu_hour, gpu_hours, owned_usd_per_gpu_hour, pools
 from planner.cost.market import Comparison, Mix, batch_price, break_even, compare, listed, requests_per_day_to_break_even, usd_per_request
-from planner.cost.tokens import Load, TokenPrices, at_load_prices, floor_price, floor_usd_per_mtok
+from planner.cost.tokens import Load, TokenPrices, at_load_prices, floor_usd_per_mtok
 from planner.problems import Problem
 from planner.scenario import Scenario
 from planner.units import HOUR_S, HOURS_PER_MONTH
@@ -35,7 +35,6 @@ __all__ = [
     "compare",
     "cost",
     "fleet_hour",
-    "floor_price",
     "floor_usd_per_mtok",
     "gpu_hour",
     "gpu_hours",

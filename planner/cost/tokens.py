@@ -18,11 +18,6 @@ def floor_usd_per_mtok(usd_per_hour: float, tokens_per_s: float, utilization: fl
     return usd_per_hour / HOUR_S / tokens_per_s * MTOK / utilization
 
 
-def floor_price(usd_per_hour: float, batch: float, decode_step_s: float, utilization: float = 1.0) -> float | None:
-    """Floor of an output token, USD per million, from a batch and the time of its decode step."""
-    return floor_usd_per_mtok(usd_per_hour, batch / decode_step_s if decode_step_s > 0 else 0.0, utilization)
-
-
 @dataclass(frozen=True, slots=True)
 class Load:
     """What a fleet did in a stretch of time: tokens served and the step time that each kind cost, summed over replicas."""

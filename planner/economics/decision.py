@@ -15,7 +15,7 @@ from planner.economics.sensitivity import heat_map
 from planner.plan import Plan
 from planner.problems import InputError
 from planner.scenario import Commitment, Scenario, Workload
-from planner.units import GB, HOURS_PER_MONTH, HOURS_PER_WEEK
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
 
 CURVE_POINTS = 40
 MOST_STEPS = 12
@@ -249,30 +249,6 @@ def week_of(
     api_usd = api.usd_per_request if api is not None else None
     paid = mix.cheapest_mix(rates, capacity * fleet.target_utilization, ways, api_usd, fleet.startup_s, max_spot_share)
     return WeekReport(float(rates.max() / rates.mean()), capacity, static, scaled, paid, ways)
-
-
-@dataclass(frozen=True, slots=True)
-class LinkNeed:
-    """What the link between prefill and decode pools has to carry."""
-
-    bytes_per_request: float
-    gb_s_for_rate: float
-    """Bandwidth per prefill replica that moves every prompt's cache as fast as prompts are computed, GB/s."""
-    gb_s_for_ttft: float | None
-    """Bandwidth that moves one prompt's cache in a tenth of the TTFT promise, GB/s; None without a promise."""
-
-
-def link_need(answer: Plan) -> LinkNeed | None:
-    """Link speed that a split of this plan into pools needs; None where nothing is served."""
-    if answer.load is None or answer.memory is None:
-        return None
-    s = answer.scenario
-    prompt = cost.mix_of(s).input_tokens
-    moved = answer.architecture.kv_bytes(prompt, s.precision.kv_cache)
-    replicas = s.disaggregation.prefill.replicas if s.disaggregation else s.fleet.replicas
-    per_replica = answer.load.metrics.throughput.requests_per_s / replicas
-    for_ttft = None if s.slo.ttft_s is None else moved / (0.1 * s.slo.ttft_s) / GB
-    return LinkNeed(moved, moved * per_replica / GB, for_ttft)
 
 
 def month(usd_per_week: float) -> float:

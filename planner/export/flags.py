@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,26 +56,3 @@ def flag_list(program: str, version: str | None = None) -> FlagList:
 
 def _key(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.lstrip("v").split("."))
-
-
-def complaints(arguments: Sequence[str], known: FlagList) -> list[str]:
-    """What this program would refuse: unknown flags, values outside a closed choice, values missing or left over."""
-    found = []
-    rest = list(arguments)
-    while rest:
-        flag = rest.pop(0)
-        if not flag.startswith("--"):
-            found.append(f"{flag!r} belongs to no flag")
-        elif flag in known.switches:
-            continue
-        elif flag not in known.values:
-            found.append(f"{flag} is not an argument of {known.program} {known.version}")
-        elif not rest or rest[0].startswith("--"):
-            found.append(f"{flag} needs a value")
-        else:
-            value, allowed = rest.pop(0), known.values[flag]
-            if allowed and value not in allowed:
-                found.append(f"{flag} {value} is not one of {', '.join(allowed)}")
-            while flag in known.many and rest and not rest[0].startswith("--"):
-                rest.pop(0)
-    return found

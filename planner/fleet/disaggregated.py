@@ -59,7 +59,6 @@ class DisaggregatedRun:
 
     timeline: Timeline
     """Engine logs of the prefill replicas first, then of the decode replicas."""
-    prefill_replicas: int
     transfers: Transfers
 
 
@@ -182,7 +181,7 @@ class _Pools:
             self.ledger.add(request)
         logs = [replica.log() for replica in self.clock.replicas.values()]
         transfers = Transfers(self.link, self.count, self.bytes, self.busy_s, self.queue_s, self.blocked_s)
-        return DisaggregatedRun(self.ledger.timeline(logs, stopped, max_steps), len(self.prefill), transfers)
+        return DisaggregatedRun(self.ledger.timeline(logs, stopped, max_steps), transfers)
 
     def _out(self, request: Request, source: Source) -> None:
         del self.original[request.number]

@@ -47,7 +47,7 @@ STATE_PASSES = 2.0
 """A decode step reads the state and writes it."""
 
 
-def kv_dtype(c: Constants, kv_precision: str) -> str:
+def kv_dtype(kv_precision: str) -> str:
     """Cache data type as kernels name it."""
     return "fp8" if kv_precision in ("fp8", "int8", "int4") else "bf16"
 
@@ -60,7 +60,7 @@ def costs(shard: Shard, kv_precision: str, queries: int, c: Constants) -> tuple[
     decode = DecodeCosts()
     chunks: dict[tuple[float, int], ChunkCosts] = {}
     chunk_launch = per_token = 0.0
-    dtype = kv_dtype(c, kv_precision)
+    dtype = kv_dtype(kv_precision)
     for layer in (layer for stage in shard.stages for layer in stage.layers):
         if layer.attention is not None:
             _decode(decode, layer.attention, layer.count, dtype, queries, c)

@@ -40,7 +40,7 @@ def stage_terms(stage: Stage, shard: Shard, scenario: Scenario, c: Constants, bl
         for gemm in layer.gemms:
             gemms[gemm] += layer.count
         if layer.moe is not None:
-            terms.append(moe(layer.moe, layer.count, c, block_scaled, shard.data_parallel_size))
+            terms.append(moe(layer.moe, layer.count, c, block_scaled))
     terms += [gemm_term(g, count, c, block_scaled) for g, count in gemms.items()]
     layers = sum(layer.count for layer in stage.layers)
     if not c.ideal:
@@ -73,7 +73,7 @@ def gemm_term(g: Gemm, count: int, c: Constants, block_scaled: bool) -> TokenTer
     return term
 
 
-def moe(m: ShardMoe, count: int, c: Constants, block_scaled: bool, data_parallel: int) -> TokenTerm:
+def moe(m: ShardMoe, count: int, c: Constants, block_scaled: bool) -> TokenTerm:
     """Routed experts: the step reads the experts that its tokens touch, E·(1 − (1 − k/E)ᵀ) of them."""
     row = moe_row(m, c, block_scaled)
     rate = c.peak(row) * row["compute"]

@@ -131,8 +131,6 @@ class Stage:
     index: int
     layers: tuple[ShardLayer, ...]
     layer_count: int
-    embedding: bool
-    """Holds the input embedding (a lookup: resident, never read whole)."""
     last: bool
     """The stage that makes logits."""
     lm_head: Gemm | None
@@ -199,9 +197,3 @@ class Shard:
     def weight_bytes(self) -> float:
         """Weight bytes of the worst rank."""
         return self.worst.weight_bytes
-
-    @property
-    def weight_bytes_replica(self) -> float:
-        """Weight bytes over all GPUs of the replica, copies counted."""
-        per_stage = self.tensor_parallel_size * self.data_parallel_size
-        return sum(s.weight_bytes for s in self.stages) * per_stage

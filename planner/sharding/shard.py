@@ -133,7 +133,7 @@ def _stage(arch: Architecture, index: int, span: range, pp: int, parallel: Paral
             weights += t.params * size / tp if first else 0
         elif last:
             weights += t.params * size
-    return Stage(index, tuple(layers), len(span), first, last, lm_head, weights, _engine_bytes(arch, span, tp), read, kv, windowed, state)
+    return Stage(index, tuple(layers), len(span), last, lm_head, weights, _engine_bytes(arch, span, tp), read, kv, windowed, state)
 
 
 def _engine_bytes(arch: Architecture, span: range, tp: int) -> float:

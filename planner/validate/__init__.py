@@ -10,7 +10,6 @@ from pathlib import Path
 from planner.problems import InputError
 from planner.validate.points import Point, measured_points
 from planner.validate.predict import Prediction, predict
-from planner.validate.recalibrate import recalibrate
 from planner.validate.report import Report, Scored
 from planner.validate.rows import METRICS, Row, read
 from planner.validate.scenarios import CannotModel, Case, case_of
@@ -28,7 +27,6 @@ __all__ = [
     "measured_points",
     "predict",
     "read",
-    "recalibrate",
     "score",
     "validate",
 ]
