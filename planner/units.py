@@ -13,5 +13,6 @@ GBIT_BYTES = GB / 8
 
 
 def gibibytes(size: float) -> str:
-    """Memory of a GPU as every message, page and document writes it: GiB, as engines log it."""
-    return f"{size / GIB:,.2f} GiB"
+    """Memory of a GPU as every message, page and document writes it: GiB, the unit of engine logs, to three digits or to 0.01."""
+    gib = size / GIB
+    return f"{gib:,.{2 if abs(gib) < 9.995 else 1 if abs(gib) < 99.95 else 0}f} GiB"

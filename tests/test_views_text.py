@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner import plan, presets
 from planner.scenario import Scenario, set_path
-from planner.views import arrivals, comparison, drills, runs, verdict, words
+from planner.views import arrivals, comparison, components, drills, runs, verdict, words
 from planner.views.charts import Ink, accuracy, decades, latency, memory, prices, ratios, simple, steps, timeline
 from planner.views.charts import fleet as fleet_charts
 from planner.views.text import cell, compact, digits, gibibytes, percent, plain, rate, seconds, usd
@@ -40,7 +40,7 @@ def test_three_significant_figures(value, text):
         (seconds(0.0151), "15.1 ms"), (seconds(1.2345), "1.23 s"), (seconds(200), "3.33 min"),
         (seconds(7200), "2.00 h"), (seconds(3e-6), "3.00 µs"),
         (seconds(0), "0 s"), (compact(405e9), "405 B"), (compact(1234), "1,230"), (compact(12345), "12.3 k"),
-        (gibibytes(80 * 2**30), "80.00 GiB"),
+        (gibibytes(80 * 2**30), "80.0 GiB"), (gibibytes(748.69 * 2**30), "749 GiB"), (gibibytes(0.205 * 2**30), "0.20 GiB"),
         (percent(0.7341), "73.4 %"), (rate(937, "tok/s"), "937 tok/s"), (rate(None, "tok/s"), "–"),
     ],
 )  # fmt: skip
@@ -227,3 +227,47 @@ def test_drills_tell_what_clients_saw():
     assert "requests keep the promise if replicas follow" in doubled.takeaway
     assert {row["who"] for row in doubled.lines} == {"3 replicas", "autoscaled"}
     json.dumps(fleet_charts.drill(doubled.lines, doubled.events_s, 1.0, Ink.of(True)), allow_nan=False)
+
+
+def test_a_name_keeps_its_small_letter_at_the_start_of_a_sentence():
+    told = components.sentence({"message": "llama-3.1-405b does not fit.", "remedy": "split it over more GPUs"})
+    assert told == "llama-3.1-405b does not fit. Split it over more GPUs."
+    assert components.sentence({"message": "the queue grows", "remedy": "more replicas"}, way_out=False) == "The queue grows."
+
+
+def test_a_disaggregated_plan_says_so_and_counts_the_spares_of_both_pools():
+    split = set_path(set_path(Scenario(), "disaggregation.prefill.replicas", 2), "fleet.spares", 1)
+    assert verdict.title({}, split) == "llama-3.1-8b in bf16 on 2 × h100-sxm for prefill + 1 × h100-sxm for decode + 2 spare"
+
+
+def test_a_provider_with_one_price_needs_no_model_beside_its_bar():
+    assert prices.short(["a:m-1", "b:m-1", "b:m-2"]) == {"a:m-1": "a", "b:m-1": "b:m-1", "b:m-2": "b:m-2"}
+
+
+def test_this_plan_is_named_inside_the_chart_wherever_it_stands():
+    points = [{"gpu": "a", "tp": 1, "batch": 1, "speed": speed, "usd": 1.0, "edge": True} for speed in (10.0, 100.0)]
+    for speed, side in ((11.0, "left"), (90.0, "right")):
+        words = prices.frontier(points, {"speed": speed, "usd": 2.0}, Ink.of(True))["layer"][-1]["mark"]
+        assert words["align"] == side
+
+
+def test_the_extrapolated_gpu_is_not_sold_as_the_cheapest_without_a_word():
+    from planner.views import frontier
+
+    assert frontier.measured("h100-sxm", "vllm")
+    assert not frontier.measured("mi300x", "vllm")
+
+
+def test_a_comparison_names_what_moves_with_both_values(answer):
+    fp8 = set_path(SMALL, "precision.kv_cache", "fp8")
+    told = comparison.sentence(1, [SMALL, fp8], [answer.to_dict(), plan(fp8, effort="quick").to_dict()])
+    assert "Cache-limited batch 355 → " in told
+    assert told.endswith("It keeps the promise.")
+
+
+def test_figures_that_differ_from_the_plan_page_are_explained_with_its_figures(answer):
+    shown = answer.to_dict()
+    assert comparison.beside_the_plan_page(shown, shown, 95) == ""
+    repeated = json.loads(json.dumps(shown))
+    repeated["latency"]["ttft_s"]["p95"] = 0.857
+    assert "TTFT p95 857" in comparison.beside_the_plan_page(shown, repeated, 95)

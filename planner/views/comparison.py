@@ -58,7 +58,7 @@ def figures(percentile: int) -> tuple[Figure, ...]:
         Figure(f"Whole answer {point}", ("latency", "e2e_s", point), seconds, True),
         Figure("Output tokens/s", ("throughput", "output_tokens_per_s"), compact, False),
         Figure("Capacity, requests/s", ("throughput", "capacity_requests_per_s"), digits, False),
-        Figure("Engine busy", ("throughput", "busy"), percent, None),
+        Figure("Time with work to do", ("throughput", "busy"), percent, None),
         Figure("Mean batch", ("throughput", "mean_batch"), digits, None),
         Figure("Cache-limited batch", ("memory", "cache_limited_batch"), compact, False),
         Figure("Decode step", ("roofline", "decode_step_s"), seconds, True),
@@ -145,6 +145,14 @@ def ratios(plans: Sequence[Json], percentile: int) -> list[dict[str, Any]]:
     return rows
 
 
+def beside_the_plan_page(shown: Json, best: Json, percentile: int) -> str:
+    """Why A's figures differ here from those of the Plan page, with those figures; empty while they are the same."""
+    promised = [f for f in figures(percentile) if f.path[0] == "latency" or f.name == "$ per M output tokens"]
+    pairs = [(f, value(shown, f), value(best, f)) for f in promised]
+    other = [f"{f.name} {f.show(there)}" for f, here, there in pairs if here and there and f.show(here) != f.show(there)]
+    return f" The Plan page repeats the run and takes the mean, so A reads {', '.join(other)} there." if other else ""
+
+
 def largest(rows: Sequence[Mapping[str, Any]]) -> str:
     """The chart of ratios in one sentence: what moved most."""
     most = max(rows, key=lambda row: abs(math.log(row["ratio"])))
@@ -165,14 +173,13 @@ def sentence(i: int, scenarios: Sequence[Scenario], plans: Sequence[Json]) -> st
     if not verdict.runs(first):
         return f"{letter(i)} changes {what}: it runs, A does not."
     point = scenarios[0].slo.percentile
-    key = ("$ per M output tokens", f"TTFT {'p' + str(point)}", f"TPOT {'p' + str(point)}", "Output tokens/s")
-    effects = []
-    for figure in figures(point):
-        mine, old = value(plan, figure), value(first, figure)
-        if figure.name in key and mine and old:
-            effects.append(f"{figure.name} {'unchanged' if abs(mine / old - 1) < TIE else '×' + digits(mine / old)}")
+    key = ("$ per M output tokens", f"TTFT p{point}", f"TPOT p{point}", "Output tokens/s", "Cache-limited batch")
+    compared = [(figure, old, mine) for figure in figures(point) if (mine := value(plan, figure)) and (old := value(first, figure))]
+    moved = [f"{f.name} {f.show(old)} → {f.show(mine)}" for f, old, mine in compared if f.name in key and abs(mine / old - 1) >= TIE]
+    same = [f.name for f, old, mine in compared if f.name in key and abs(mine / old - 1) < TIE]
+    effects = ", ".join(moved) + (f"; {', '.join(same)} unchanged" if moved and same else "") or "no figure moves"
     kept = verdict.promise_kept(plan)
-    return f"{letter(i)} changes {what}: {', '.join(effects)}{'; ' + kept.text.lower() if kept else ''}."
+    return f"{letter(i)} changes {what}: {effects}{'. It ' + verdict.as_verb(kept) if kept else ''}."
 
 
 def lever(name: str, changed: Scenario, plan: Json, first: Json, point: int) -> dict[str, str]:

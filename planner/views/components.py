@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from planner.views.words import TERMS, spoken
 
 Json = dict[str, Any]
 WELCOME = "Does it fit, how long do people wait, what does a token cost? Change anything on the left, or start from a question."
+_NAME = re.compile(r"[a-z]+[-.\w]*\d")
+"""A catalogue name at the start of a sentence."""
 ROWS_SHOWN = 24
 """Longer tables scroll."""
 
@@ -27,26 +30,28 @@ def ink() -> Ink:
 
 
 def notes() -> None:
-    """What of the link could not be used; gone after the next change."""
-    for note in st.session_state.get("_notes", ()):
-        st.warning(plain(note), icon=":material/link_off:")
+    """What of the link could not be used, in one box above the answer; gone after the next change."""
+    found = [plain(note) for note in st.session_state.get("_notes", ())]
+    if found:
+        told = found[0] if len(found) == 1 else "\n".join(("Parts of this link were not used:\n", *(f"- {note}" for note in found)))
+        st.warning(told, icon=":material/link_off:")
 
 
 def header(plan: Json, scenario: Scenario, question: str = "") -> None:
-    """Headline, badges and the Share-and-export popover; other pages than Plan lead with their question."""
+    """Headline, badges and the Share-and-export popover; other pages than Plan lead with their question, then name the plan."""
+    st.title(plain(question or verdict.title(plan, scenario)), anchor=False)
+    if question:
+        st.caption(plain(verdict.title(plan, scenario) + (f" · {scenario.name}" if scenario.name else "")))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.title(plain(question or verdict.title(plan, scenario)), anchor=False, width="content")
         for badge in verdict.badges(plan):
             st.badge(badge.text, color=badge.colour, icon=badge.icon)
         st.space("stretch")
         share(plan, scenario)
     if moved := since_the_link(plan, scenario):
         st.info(plain(moved), icon=":material/history:")
-    if question:
-        st.caption(plain(verdict.title(plan, scenario) + (f" · {scenario.name}" if scenario.name else "")))
-    elif scenario.name:
+    if scenario.name and not question:
         st.caption(f"**{plain(scenario.name)}** {plain(scenario.notes)}")
-    elif scenario == Scenario():
+    elif scenario == Scenario() and not question:
         st.caption(WELCOME)
 
 
@@ -95,29 +100,33 @@ def cards(row: Sequence[Card]) -> None:
             )
 
 
-def problems(plan: Json) -> None:
-    """Errors and warnings with their way out in the open, assumptions folded away."""
+def problems(plan: Json, folded: bool = False) -> None:
+    """Errors and warnings with their way out in the open, assumptions folded away; all of them where the page asks something else."""
     shown = {"error": st.error, "warning": st.warning}
-    for problem in plan["problems"]:
-        box = shown.get(problem["severity"])
-        if box:
-            box(plain(sentence(problem)))
+    loud = [p for p in plan["problems"] if p["severity"] in shown]
     quiet = [p for p in plan["problems"] if p["severity"] not in shown]
-    if quiet:
-        with st.expander(f"{len(quiet)} assumption{'s' if len(quiet) > 1 else ''} behind these figures"):
-            for problem in quiet:
+    for problem in [] if folded else loud:
+        shown[problem["severity"]](plain(sentence(problem)))
+    counts = [(len(loud) * folded, "warning"), (len(quiet), "assumption")]
+    if told := [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count]:
+        with st.expander(f"{' and '.join(told)} behind these figures"):
+            for problem in [*loud, *quiet] if folded else quiet:
                 st.markdown(f"- {plain(sentence(problem))}")
 
 
-def sentence(problem: Json) -> str:
-    """A problem and its way out as sentences, in the sidebar's words."""
-    parts = (spoken(problem[part].strip()) for part in ("message", "remedy"))
-    return " ".join(f"{part[:1].upper()}{part[1:].rstrip('.')}." for part in parts if part)
+def sentence(problem: Json, way_out: bool = True) -> str:
+    """A problem and its way out as sentences, in the sidebar's words. A name such as llama-3.1-8b keeps its small letter."""
+    parts = [spoken(problem[part].strip()).rstrip(".") for part in ("message", "remedy")[: 1 + way_out]]
+    return " ".join(f"{part if _NAME.match(part) else part[:1].upper() + part[1:]}." for part in parts if part)
 
 
 def cannot_run(plan: Json, scenario: Scenario) -> None:
     """No prices and no latencies for a plan that does not run: what is missing, and the nearest change."""
-    problems(plan)
+    offered = any(remedy["fits"] for remedy in plan["memory"].get("remedies") or [])
+    for problem in plan["problems"]:
+        if problem["severity"] == "error":
+            # Ways out that stand below as buttons are not told twice.
+            st.error(plain(sentence(problem, way_out=not offered)))
     remedies(plan, scenario)
     if plan["memory"]["fits"] is None:
         layouts(scenario)

@@ -22,7 +22,7 @@ def list_prices(plan: Json, scenario: Scenario) -> None:
         st.markdown(
             plain(
                 f"At this load a million input tokens cost {usd(cost['usd_per_mtok_input'])}, {cached}output "
-                f"{usd(cost['usd_per_mtok_output'])}; a request {usd(cost['usd_per_request'])}."
+                f"{usd(cost['usd_per_mtok_output'])}; a thousand requests {usd(1000 * cost['usd_per_request'])}."
             )
         )
     if not cost["list_prices"]:

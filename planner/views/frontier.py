@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from planner.catalog import kernels
 from planner.economics import frontier as economics
 from planner.economics.frontier import Point
 from planner.scenario import Scenario
@@ -62,8 +63,9 @@ def render(plan: Json, scenario: Scenario) -> None:
     ]
     here = own_point(plan)
     cheapest = min(found, key=lambda p: p.usd_per_mtok_output or 0)
+    unmeasured = "" if measured(cheapest.gpu, scenario.engine.name) else " (its own kernels were never measured: extrapolated)"
     takeaway = (
-        f"Cheapest: {cheapest.gpu}, {cheapest.tensor_parallel_size} per replica, batch "
+        f"Cheapest: {cheapest.gpu}{unmeasured}, {cheapest.tensor_parallel_size} per replica, batch "
         f"{cheapest.batch}, {usd(cheapest.usd_per_mtok_output)} per M output "
         f"at {digits(cheapest.tokens_per_s_per_user)} tokens/s for each user, always full. Click a point to adopt it."
     )
@@ -73,6 +75,12 @@ def render(plan: Json, scenario: Scenario) -> None:
     st.selectbox(
         "Or adopt a point of the edge by name", list(names), index=None, key="frontier_name", on_change=_adopt_named, args=(names,)
     )
+
+
+def measured(gpu: str, engine: str) -> bool:
+    """Whether the GPU's own kernels were measured; the Recommend page offers no others by itself."""
+    found = kernels.find("gemm", gpu, engine, "bf16")
+    return found is not None and found.same_gpu
 
 
 def own_point(plan: Json) -> Json | None:

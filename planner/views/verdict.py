@@ -71,6 +71,11 @@ def promise_kept(plan: dict[str, Any]) -> Badge | None:
     return Badge("Keeps the promise", "green", ":material/check:")
 
 
+def as_verb(kept: Badge) -> str:
+    """The badge as what follows a subject."""
+    return ("is " if kept.text.startswith("On ") else "") + kept.text[:1].lower() + kept.text[1:]
+
+
 def batch_limit(plan: dict[str, Any], scenario: Scenario) -> str:
     """What the batch is limited by, and the nearest change that would raise it."""
     memory, batch = plan["memory"], plan["roofline"]["batch"]
@@ -142,15 +147,21 @@ def replicas_needed(plan: dict[str, Any], scenario: Scenario) -> int | None:
 
 def title(plan: dict[str, Any], scenario: Scenario) -> str:
     """The plan as a headline."""
-    gpus = scenario.gpus
-    return f"{scenario.model.name} in {scenario.precision.weights} on {gpus} × {scenario.hardware.gpu}" + (
-        f" + {spare_gpus(scenario)} spare" if scenario.fleet.spares else ""
-    )
+    split = scenario.disaggregation
+    if split is None:
+        on = f"{scenario.gpus} × {scenario.hardware.gpu}"
+    else:
+        pools = ((split.prefill, "prefill"), (split.decode, "decode"))
+        on = " + ".join(f"{pool.replicas * pool.parallel.gpus} × {pool.gpu} for {name}" for pool, name in pools)
+    spare = f" + {spare_gpus(scenario)} spare" if scenario.fleet.spares else ""
+    return f"{scenario.model.name} in {scenario.precision.weights} on {on}{spare}"
 
 
 def spare_gpus(scenario: Scenario) -> int:
-    """GPUs that stand by."""
-    return scenario.fleet.spares * scenario.parallel.gpus
+    """GPUs that stand by: a disaggregated plan keeps the spares in both pools."""
+    split = scenario.disaggregation
+    layouts = (scenario.parallel,) if split is None else (split.prefill.parallel, split.decode.parallel)
+    return scenario.fleet.spares * sum(layout.gpus for layout in layouts)
 
 
 BAND_FIGURES = {"usd": ("$ per M output", usd), "ttft": ("TTFT", seconds), "tpot": ("TPOT", seconds), "throughput": ("tokens/s", compact)}

@@ -18,6 +18,11 @@ GLOSSARY = {
     "Replica": "One copy of the model with the GPUs it is split over.",
     "Prefill, decode": "Reading a prompt, all its tokens at once; then writing, a token a step.",
     "At best (floor)": "The price on a machine that does one thing only, with a full batch, all the time. At load you pay more.",
+    "$ per M output": "Dollars for a million output tokens; at this load it includes idle time and spares.",
+    "Requests at once": "How many requests share a step on average, of as many as the engine and the KV cache allow.",
+    "Fleet per month": "Every GPU paid for over 730 hours, spares included.",
+    "KV, planned and spare": "The part of the KV cache that the batch of this plan fills, and the part that no request will use.",
+    "Misses, not settled": "A promise is missed at its percentile. Not settled: repeated runs still differ by more than 10 %.",
     "Open and closed loop": "People arrive at a rate, whatever the wait; or so many clients each wait for an answer before they ask again.",
 }
 

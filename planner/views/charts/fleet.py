@@ -20,7 +20,7 @@ def week(rows: Rows, ink: Ink) -> Spec:
         axis={"values": [12 + 24 * d for d in range(7)], "labelExpr": DAYS, "grid": False},
     )
     scale = {"domain": [0, top], "nice": False}
-    names, colours = ("demand", "static fleet carries", "autoscaled fleet carries"), (BLUE, RED, GREEN)
+    names, colours = ("demand", "fixed fleet carries", "autoscaled fleet carries"), (BLUE, RED, GREEN)
     colour = {"type": "nominal", "scale": {"domain": list(names), "range": list(colours)}}
 
     def line(field: str, name: str, dash: list[int]) -> Spec:

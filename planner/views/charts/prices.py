@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from planner.catalog.rental import dated
@@ -44,7 +46,7 @@ def frontier(points: Rows, here: dict[str, Any] | None, ink: Ink) -> Spec:
                 "y": up,
                 "color": {"field": "gpu", "type": "nominal", "scale": categories(gpus)},
                 "shape": {"field": "gpu", "type": "nominal", "scale": shapes(gpus)},
-                "opacity": {"condition": {"test": "datum.edge", "value": 1}, "value": 0.35},
+                "opacity": {"condition": {"test": "datum.edge", "value": 1}, "value": ink.background},
                 "tooltip": [
                     {"field": "gpu", "title": "GPU"},
                     {"field": "tp", "title": "GPUs per replica"},
@@ -57,6 +59,9 @@ def frontier(points: Rows, here: dict[str, Any] | None, ink: Ink) -> Spec:
     ]
     if here:
         own = {"values": [here]}
+        # The words stand where there is room: left of the point, or right of it near the left end of the axis.
+        left = math.log(max(here["speed"], 1e-9) / min(speeds)) > 0.3 * math.log(max(speeds) / min(speeds) or 1.0)
+        aside = {"align": "right", "dx": -12} if left else {"align": "left", "dx": 12}
         layers += [
             {
                 "data": own,
@@ -65,20 +70,38 @@ def frontier(points: Rows, here: dict[str, Any] | None, ink: Ink) -> Spec:
             },
             {
                 "data": own,
-                "mark": {"type": "text", "align": "right", "dx": -12, "dy": -10, "fontWeight": "bold", "color": ink.text},
+                "mark": {"type": "text", **aside, "dy": -10, "fontWeight": "bold", "color": ink.text},
                 "encoding": {"x": across, "y": up, "text": {"value": "this plan"}},
             },
         ]
     return base(data, 320, ink) | {"layer": layers}
 
 
+def short(labels: Sequence[str]) -> dict[str, str]:
+    """Labels of list prices as they stand beside a bar: the provider alone where it lists one price, as all of them are of one model."""
+    providers = [label.partition(":")[0] for label in labels]
+    return {label: provider if providers.count(provider) == 1 else label for label, provider in zip(labels, providers, strict=True)}
+
+
 def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
     """Blended $ per M tokens of this plan and of list prices, cheapest first."""
     own = plan["cost"]["usd_per_mtok_blended"] or 0.0
     listed = [p for p in plan["cost"]["list_prices"] if p["blended"]]
-    data = [{"who": "this plan", "usd": own, "kind": "this plan", "text": usd(own), "date": "at this load"}] if own else []
+    data: list[dict[str, Any]] = (
+        [{"who": "this plan", "usd": own, "model": "this plan", "kind": "this plan", "text": usd(own), "date": "at this load"}]
+        if own
+        else []
+    )
+    names = short([p["label"] for p in listed])
     data += [
-        {"who": p["label"], "usd": p["blended"], "kind": "list price", "text": usd(p["blended"]), "date": dated(p["date"], "yours")}
+        {
+            "who": names[p["label"]],
+            "model": p["label"],
+            "usd": p["blended"],
+            "kind": "list price",
+            "text": usd(p["blended"]),
+            "date": dated(p["date"], "yours"),
+        }
         for p in listed
     ]
     data.sort(key=lambda row: row["usd"])
@@ -102,7 +125,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
                         "scale": {"domain": ["this plan", "list price"], "range": [ORANGE, BLUE]},
                     },
                     "tooltip": [
-                        {"field": "who", "title": "Price"},
+                        {"field": "model", "title": "Price"},
                         {"field": "text", "title": "Blended"},
                         {"field": "date", "title": "As of"},
                     ],

@@ -48,7 +48,12 @@ def render() -> None:
         components.table(
             _states(answers) + comparison.table(answers, first.slo.percentile), "Figures of each scenario with ratios against the first"
         )
-        st.caption("One run each with the same random numbers; ratios within 2 % of 1 are ties.")
+        st.caption(
+            plain(
+                "One run each with the same random numbers, to compare like with like; ratios within 2 % of 1 are ties."
+                + comparison.beside_the_plan_page(answers[0], plan, first.slo.percentile)
+            )
+        )
     with right:
         rows = comparison.ratios(answers, first.slo.percentile)
         if rows:

@@ -65,19 +65,19 @@ def _replicas(count: int) -> str:
 
 def _answer(found: weeks.Fleet, scenario: Scenario) -> None:
     static, scaled, one = found.static, found.scaled, found.capacity
-    how = "simulated" if one.simulated else "closed form, the simulated figure follows"
+    how = "simulated" if one.simulated else "by arithmetic, the simulated figure follows"
     sized = (
         f"One replica carries {rate(one.requests_per_s, 'requests/s')} within the promise ({how}). "
         f"The busiest minute takes {_replicas(static.peak_replicas)}, {percent(static.busy)} busy over the week"
     )
     idle = Card(
-        "Paid but idle", usd(weeks.idle_usd_per_month(found)), "of the static fleet", "What the static fleet pays for capacity nobody uses."
+        "Paid but idle", usd(weeks.idle_usd_per_month(found)), "of the fixed fleet", "What the fixed fleet pays for capacity nobody uses."
     )
     fixed = Card(
-        "Static, a month",
+        "Fixed fleet, a month",
         usd(static.usd_per_month),
         _replicas(static.peak_replicas),
-        "Sized for the busiest minute at the target utilization, spares included.",
+        "Sized once for the busiest minute at the target utilization, spares included; it runs all the time.",
     )
     if weeks.constant(found):
         st.markdown(plain(f"{sized}. Demand is constant in this scenario, so autoscaling has nothing to follow."))

@@ -8,7 +8,7 @@ from planner import recommend
 from planner.problems import InputError
 from planner.recommend import Exclusion, Option, Progress
 from planner.scenario import Scenario
-from planner.views import components, state
+from planner.views import components, state, verdict
 from planner.views.search import Search, show
 from planner.views.text import digits, plain, seconds, usd
 
@@ -37,6 +37,13 @@ def render() -> None:
     st.markdown(
         plain(f"For {scenario.model.name} at {arriving} with {promise}. Load, promise and allowed precisions come from the sidebar.")
     )
+    if verdict.runs(plan) and plan["cost"]["usd_per_month"]:
+        kept = verdict.promise_kept(plan)
+        state_of_it = f" and {verdict.as_verb(kept)}" if kept else ""
+        gpus = plan["cost"]["gpus"]
+        st.markdown(
+            plain(f"The present plan costs {usd(plan['cost']['usd_per_month'])} a month for {gpus} GPU{'s' * (gpus != 1)}{state_of_it}.")
+        )
     _search(scenario)
 
 
@@ -64,8 +71,8 @@ def _search(scenario: Scenario) -> None:
         _run(held)
     if held is None:
         st.info(
-            "The search weighs every layout, precision and batching limit by closed forms and simulates "
-            "the promising ones: between seconds and a minute or two."
+            "The search looks at every split over GPUs, precision and batch limit. Most are ruled out by arithmetic, the promising ones "
+            "are simulated: seconds to a minute or two."
         )
         return
     if (held.scenario, held.gpus) != (scenario, tuple(gpus)):
@@ -76,7 +83,7 @@ def _search(scenario: Scenario) -> None:
 
 
 def _run(search: Search) -> None:
-    bar = st.progress(0.0, "Weighing every design by closed forms…")
+    bar = st.progress(0.0, "Ruling out designs by arithmetic…")
     try:
         for event in recommend.recommend(search.scenario, recommend.Space(gpus=search.gpus)):
             if isinstance(event, Progress):

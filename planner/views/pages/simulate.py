@@ -32,7 +32,7 @@ def render() -> None:
         st.info("No request arrives, so nothing is simulated. Give a request rate or clients in the sidebar.")
         return
     run = load.timelines[0]
-    components.problems(plan)
+    components.problems(plan, folded=True)
     _moment(run, engine)
     names = ["Latency distributions", "Slowest requests", "Against load"]
     for tab, body in zip(
