@@ -52,7 +52,15 @@ TESTS = {
         "test_drills",
     ),
     "planner/kv_cache.py": ("test_kv_cache", "test_scheduler", "test_theory", "test_plan_system", "test_fleet"),
-    "planner/fleet": ("test_fleet", "test_routing", "test_theory", "test_plan_system", "test_metrics", "test_capacity"),
+    "planner/fleet": (
+        "test_fleet_by_hand",
+        "test_fleet",
+        "test_routing",
+        "test_theory",
+        "test_plan_system",
+        "test_metrics",
+        "test_capacity",
+    ),
     "planner/cost": (
         "test_cost_by_hand",
         "test_cost",
