@@ -21,8 +21,8 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 class Point:
     """One replica layout at one steady batch."""
 
-    scenario: Scenario
-    """What a click adopts: this GPU, layout and precision with the batch as `engine.max_num_seqs`."""
+    layout: Scenario
+    """This GPU, layout and precision; points of other batches share it."""
     gpu: str
     tensor_parallel_size: int
     weights: str
@@ -37,6 +37,11 @@ class Point:
     """No other point is both faster for the user and cheaper."""
     on_throughput_frontier: bool = False
     """No other point is both faster for the user and more productive per GPU."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """What a click adopts: the layout with the batch as `engine.max_num_seqs`."""
+        return self.layout.model_copy(update={"engine": self.layout.engine.model_copy(update={"max_num_seqs": self.batch})})
 
 
 def pareto(items: Iterable[Item], gain: Callable[[Item], float], price: Callable[[Item], float]) -> list[Item]:
@@ -110,7 +115,7 @@ def _layout_points(scenario: Scenario, batches: Sequence[int]) -> list[Point]:
         tokens_per_s = at.requests_per_s * (n.input_mean + n.output_mean)
         found.append(
             Point(
-                scenario=scenario.model_copy(update={"engine": scenario.engine.model_copy(update={"max_num_seqs": batch})}),
+                layout=scenario,
                 gpu=scenario.hardware.gpu,
                 tensor_parallel_size=scenario.parallel.tensor_parallel_size,
                 weights=scenario.precision.weights,

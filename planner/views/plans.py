@@ -22,8 +22,8 @@ from planner.views.text import plain
 from planner.worker import Worker
 
 Json = dict[str, Any]
-KEPT = 256
-"""Full plans kept as JSON for all sessions together."""
+KEPT = 128
+"""Plans of each kind kept as JSON for all sessions together, about 90 kB each."""
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
@@ -38,7 +38,7 @@ def quick(scenario: Scenario) -> Json:
     return quick_plan(scenario).to_dict()
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
 def replica(scenario: Scenario) -> Deployment | None:
     """One replica, or None where the layout is not possible or does not fit."""
     if any(p.severity == "error" for p in deployments.problems(scenario)):

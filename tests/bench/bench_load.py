@@ -209,7 +209,6 @@ async def load(address: str, pid: int | None, sessions: int, seconds: float, thi
     ramp_s = min(seconds / 4, sessions * 0.3)
     await asyncio.gather(watch(), *(tab.live(until, think_s, ramp_s * i / sessions) for i, tab in enumerate(tabs)))
     took = sorted(s for tab in tabs for s in tab.took_s)
-    third = max(1, len(memory) // 3)
     return {
         "sessions": sessions,
         "seconds": seconds,
@@ -221,14 +220,7 @@ async def load(address: str, pid: int | None, sessions: int, seconds: float, thi
         "slowest_s": round(took[-1], 3) if took else None,
         "silent_sessions": sum(not tab.took_s for tab in tabs),
         "errors": [error for tab in tabs for error in tab.errors],
-        "memory_mb": {
-            "start": round(memory[0]),
-            "end_of_first_third": round(memory[third - 1]),
-            "end_of_second_third": round(memory[min(2 * third, len(memory)) - 1]),
-            "end": round(memory[-1]),
-        }
-        if memory
-        else None,
+        "memory_mb_at_each_tenth": [round(memory[(len(memory) - 1) * tenth // 10]) for tenth in range(11)] if memory else None,
     }
 
 
