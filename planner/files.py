@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,15 @@ def read_text(path: str | Path, most_bytes: int, want: str, name: str = "") -> s
         return read_bytes(path, most_bytes, want, name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name or shown_name(path)} cannot be read: it is not UTF-8 text; {want}") from error
+
+
+def columns_once(header: Iterable[str], name: str, used: Container[str]) -> None:
+    """Refuse a table that has one of the columns in use twice: which of the two is meant cannot be told."""
+    seen: set[str] = set()
+    for column in header:
+        if column in seen and column in used:
+            raise InputError(f"{name} has the column {column} twice; keep one of them")
+        seen.add(column)
 
 
 def from_json(text: str | bytes, numbers_only: bool = False, once: bool = False) -> Any:

@@ -13,7 +13,9 @@ from hostile import one_sentence
 from planner import export, files, presets
 from planner.command import main
 from planner.links.packing import parse_json
+from planner.measure import rows as measured_rows
 from planner.problems import InputError
+from planner.validate import rows as validate_rows
 
 COMMANDS = (
     ("plan", "{}"),
@@ -131,3 +133,19 @@ def test_json_is_refused_in_words(text, said):
     if isinstance(text, str):
         with pytest.raises(ValueError, match="it is not a list in JSON"):
             parse_json(text, "a list")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(("9.5", '"9,5"'), "tpot_mean_ms.* '9,5'|figure '9,5'"), (("source", "model"), "the column model twice"), ((",", ";"), "columns")],
+)
+def test_careless_tables_of_measured_rows_say_what_to_do(wrong, said):
+    table = (
+        "id,source,engine,model,gpu,n_gpu,load_kind,load_value,isl_mean,osl_mean,tpot_mean_ms\n"
+        "a,here,vllm,meta-llama/Llama-3.1-8B,H100,1,concurrency,16,1024,128,9.5\n"
+    ).replace(*wrong)
+    for read in (lambda text: validate_rows.table(io.StringIO(text), "mine.csv"), lambda text: measured_rows.from_csv(text, "mine.csv")):
+        with pytest.raises(InputError, match=said) as refused:
+            read(table)
+        one_sentence(str(refused.value))
+        assert "could not convert" not in str(refused.value)

@@ -1,4 +1,5 @@
 import hashlib
+import time
 
 import numpy as np
 import pytest
@@ -141,3 +142,45 @@ def test_whatever_is_uploaded_is_a_trace_or_an_explanation(data):
     except InputError:
         return
     assert requests >= 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart_s"),
+    [
+        ("2023-11-16T18:17:03.97+02:00", "2023-11-16T18:17:04.97-05:00", 7 * 3600 + 1),
+        ("2023-11-16 18:17:03.9700000Z", "2023-11-16 18:17:04.9700000", 1),
+        ("2023-03-26 01:59:59", "2023-03-26 03:00:01", 3602),
+    ],
+)
+def test_times_of_day_stand_where_their_zone_says_and_else_in_utc(first, second, apart_s, monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        trace = traces.parse(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{first},5,6\n{second},5,6\n".encode(), "mine")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert trace.arrival_s.tolist() == pytest.approx([0, apart_s])
+
+
+def test_a_list_of_requests_and_old_line_ends_are_understood():
+    listed = traces.parse(
+        b'[{"timestamp": 0, "input_length": 5, "output_length": 6}, {"timestamp": 9, "input_length": 5, "output_length": 6}]'
+    )
+    old = traces.parse(b"t_s,input_tokens,output_tokens\r0,5,6\r1,5,6\r")
+    assert (len(listed), len(old)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("t_s,input_tokens,input_tokens,output_tokens\n0,5,9,6\n", "the column input_tokens twice"),
+        ("t_s;input_tokens;output_tokens\n0;5;6\n", "with commas between"),
+        ("t_s,input_tokens,output_tokens\n0,5\n", "output_tokens is missing"),
+        ("t_s,input_tokens,output_tokens\n", "a line for each request"),
+        ("[1, 2", "give a list of requests"),
+    ],
+)
+def test_careless_tables_say_what_to_do(text, said):
+    with pytest.raises(InputError, match=said):
+        traces.parse(text.encode(), "mine")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from planner.files import columns_once
 from planner.problems import InputError
 
 Row = dict[str, Any]
@@ -100,6 +101,14 @@ def number(value: Any, positive: bool = False) -> float | None:
     return found if math.isfinite(found) and (found > 0 if positive else found >= 0) else None
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def has_results(found: Row) -> bool:
     """The row holds at least one measured figure."""
     return any(found.get(name) is not None for name in RESULTS)
@@ -129,13 +138,14 @@ def from_csv(text: str, where: str = "the file") -> list[Row]:
 
     Raises InputError when the header holds no measured column, when a row has more cells than the header, or when nothing is measured.
     """
-    reader = csv.reader(io.StringIO(text))
+    reader = csv.reader(io.StringIO(text, newline=None))
     try:
         header = [name.strip().lstrip("\ufeff") for name in next(reader, [])]
         if not set(header) & set(RESULTS):
             raise InputError(
                 f"{where} has none of the measured columns ({', '.join(RESULTS[:4])}, …); give a CSV with the columns of measured.csv"
             )
+        columns_once(header, where, COLUMNS)
         rows: list[Row] = []
         for cells in reader:
             if not any(cell.strip() for cell in cells):
@@ -146,7 +156,13 @@ def from_csv(text: str, where: str = "the file") -> list[Row]:
                 )
             if len(rows) >= LARGEST_ROWS:
                 raise InputError(f"{where} has more than {LARGEST_ROWS:,} rows; split it")
-            rows.append(row(**{name: cell.strip() for name, cell in zip(header, cells, strict=False) if name in COLUMNS}))
+            said = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if name in COLUMNS}
+            for name in NUMBERS & said.keys():
+                if any(map(str.isdigit, said[name])) and not _is_number(said[name]):
+                    raise InputError(
+                        f"{where}, line {reader.line_num}: {name} is {said[name][:40]!r}; write a number like 9.5 or leave it empty"
+                    )
+            rows.append(row(**said))
     except csv.Error as error:
         raise InputError(f"{where}, line {reader.line_num}, is not CSV: {error}") from error
     if not any(map(has_results, rows)):

@@ -6,12 +6,14 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from planner.files import columns_once, from_json
 from planner.problems import InputError
 from planner.traces.trace import Blocks, Rejected, Trace
 from planner.units import MB, MS
@@ -29,12 +31,17 @@ LATEST_S = 1e11
 """Beyond the year 5000 in seconds since 1970; what is later is no clock."""
 
 
+FINER = re.compile(r"(\.\d{6})\d+")
+"""Digits of a second beyond the microseconds that Python reads; Azure writes seven."""
+
+
 def _clock(text: Any) -> float:
-    """Seconds, from a number or from a date and time."""
+    """Seconds, from a number or from a date and time; without a time zone it is UTC, wherever this runs."""
     try:
         return float(text)
     except (TypeError, ValueError):
-        return datetime.fromisoformat(str(text).strip()[:26]).timestamp()
+        found = datetime.fromisoformat(FINER.sub(r"\1", str(text).strip()[:60]))
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _ranges(text: Any) -> Blocks:
@@ -66,6 +73,8 @@ FORMATS: tuple[dict[str, Reader], ...] = (
 )
 """Column names that are understood: the planner's own, Azure's, BurstGPT's and Mooncake's (milliseconds)."""
 
+COLUMNS = frozenset(column for columns in FORMATS for column, _ in columns.values())
+
 
 def parse(data: bytes, name: str = "upload") -> Trace:
     """A trace from CSV with a header line or JSONL, in any of `FORMATS`; bad rows are left out and reported by number.
@@ -78,7 +87,8 @@ def parse(data: bytes, name: str = "upload") -> Trace:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"trace {name!r} is not UTF-8 text; upload CSV or JSONL") from error
-    rows = _json_rows(text) if text.lstrip().startswith("{") else _csv_rows(text)
+    start = text.lstrip()[:1]
+    rows = _json_list(text, name) if start == "[" else _json_rows(text) if start == "{" else _csv_rows(text, name)
     columns: dict[str, Reader] | None = None
     good: list[tuple[float, int, int, Blocks]] = []
     rejected: list[Rejected] = []
@@ -101,8 +111,8 @@ def parse(data: bytes, name: str = "upload") -> Trace:
         if ids > MAX_BLOCK_IDS:
             raise InputError(f"trace {name!r} has more than {MAX_BLOCK_IDS:,} content block ids; cut it to a busy hour")
     if not good:
-        first = f"; row {rejected[0].row}: {rejected[0].reason}" if rejected else ""
-        raise InputError(f"trace {name!r} has no usable request{first}")
+        first = f"row {rejected[0].row}: {rejected[0].reason}" if rejected else "give a header line and a line for each request"
+        raise InputError(f"trace {name!r} has no usable request; {first}")
     good.sort(key=lambda request: request[0])
     arrival_s = np.array([request[0] for request in good])
     blocks = tuple(request[3] for request in good) if any(request[3] for request in good) else None
@@ -120,9 +130,10 @@ def parse(data: bytes, name: str = "upload") -> Trace:
     )
 
 
-def _csv_rows(text: str) -> Iterator[tuple[int, Any]]:
-    reader = csv.DictReader(io.StringIO(text))
+def _csv_rows(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    reader = csv.DictReader(io.StringIO(text, newline=None))
     try:
+        columns_once(reader.fieldnames or (), f"trace {name!r}", COLUMNS)
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
@@ -138,13 +149,22 @@ def _json_rows(text: str) -> Iterator[tuple[int, Any]]:
                 yield number, "not a JSON object"
 
 
+def _json_list(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    try:
+        yield from enumerate(from_json(text), start=1)
+    except ValueError as error:
+        raise InputError(f"trace {name!r} is not JSON: {error}; give a list of requests, or one object a line") from error
+
+
 def _format(row: Mapping[str, Any], name: str) -> dict[str, Reader]:
     """The first format whose arrival and lengths are among the row's columns."""
     for columns in FORMATS:
         if all(columns[part][0] in row for part in ("t", "input", "output")):
             return {part: reader for part, reader in columns.items() if reader[0] in row}
     known = " or ".join(", ".join(column for column, _ in columns.values()) for columns in FORMATS)
-    raise InputError(f"trace {name!r} has the columns {', '.join(map(str, list(row)[:8]))}; expected {known}")
+    given = ", ".join(map(str, list(row)[:8]))[:200]
+    apart = "" if "," in given else " with commas between"
+    raise InputError(f"trace {name!r} has the columns {given}; expected {known}{apart}")
 
 
 def _request(row: Mapping[str, Any], columns: Mapping[str, Reader]) -> tuple[float, int, int, Blocks]:
@@ -154,7 +174,8 @@ def _request(row: Mapping[str, Any], columns: Mapping[str, Reader]) -> tuple[flo
         try:
             values[part] = read(row[column])
         except (ValueError, TypeError, KeyError, OverflowError, OSError) as error:
-            raise ValueError(f"{column} is {str(row.get(column))[:40]!r}") from error
+            said = "missing" if row.get(column) is None else repr(str(row[column])[:40])
+            raise ValueError(f"{column} is {said}") from error
     t, input_tokens, output_tokens = values["t"], values["input"], values["output"]
     if not abs(t) <= LATEST_S:
         raise ValueError(f"{columns['t'][0]} is no time in seconds, nor a date")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner import files
 from planner.catalog.residuals import METRICS, measured_figures
-from planner.problems import InputError
+from planner.problems import InputError, one_line
 from planner.scenario.base import LARGEST
 
 MOST_ROWS = 100_000
@@ -62,13 +62,14 @@ class Row:
 def read(path: str | Path) -> list[Row]:
     """All rows of a CSV with the columns of the measured table. Raises InputError naming the line that is wrong."""
     text = files.read_text(path, MOST_BYTES, "give a CSV of measured rows")
-    return table(io.StringIO(text, newline=""), Path(path).name)
+    return table(io.StringIO(text, newline=None), Path(path).name)
 
 
 def table(lines: Iterable[str], name: str) -> list[Row]:
     """The same from lines of CSV text; `name` stands for the file in messages."""
     reader = csv.DictReader(lines)
     try:
+        files.columns_once(reader.fieldnames or (), name, reader.fieldnames or ())
         missing = [column for column in REQUIRED if column not in (reader.fieldnames or ())]
         if missing:
             raise InputError(f"{name} lacks the columns {', '.join(missing)}; see `planner validate --help` for the format")
@@ -143,4 +144,5 @@ def _measured(record: dict[str, str], where: str) -> dict[str, float]:
     try:
         return {metric: value for metric, value in measured_figures(record).items() if value > 0 and math.isfinite(value)}
     except ValueError as error:
-        raise InputError(f"{where}: a measured figure is not a number ({error}); give a number or leave it empty") from None
+        said = one_line(str(error).partition(": ")[2])[:60]
+        raise InputError(f"{where}: the measured figure {said} is not a number; give a number or leave it empty") from None
