@@ -2,8 +2,9 @@
 
 import pytest
 
-from planner.export import whatifs
+from planner.export import promises, whatifs
 from planner.export.extras import Outcome, from_dict, peak_to_mean
+from planner.export.subject import Subject
 from planner.scenario import Lengths, Scenario
 
 
@@ -128,3 +129,27 @@ def test_a_load_point_is_judged_by_the_capacity_that_many_runs_found() -> None:
     for unknown in (point(3.5, False, "overloaded"), point(0.0, False), Outcome("x", "", 3.5, None, 1, {}, {}, None, None, None)):
         assert whatifs._judged(unknown, plan) == unknown
     assert whatifs._judged(point(9.0, True), {"throughput": {"capacity_requests_per_s": None}}).meets_slo
+
+
+def test_promises_are_judged_by_the_plan_and_not_again() -> None:
+    """Percentiles over finished requests look kept here; the plan knows of those that were refused, and of a class with its own."""
+    s = scenario(workload={"request_rate": 4.0})
+    plan = planner_of(step=0.1)(s)
+    common = promises.verdict("ttft_s", "", 95, 1.0, 0.4)
+    assert whatifs.outcome("x", "", s, plan | {"promises": [common]}).meets_slo
+    for broken in (promises.verdict("ttft_s", "", 95, 1.0, None), promises.verdict("ttft_s", "priority 1", 99, 0.2, 0.3)):
+        judged = plan | {"promises": [common, broken]}
+        assert whatifs.outcome("x", "", s, judged).meets_slo is False
+        assert Subject(judged).meets_slo is False
+    assert whatifs.outcome("x", "", s, {k: v for k, v in plan.items() if k != "promises"}).meets_slo, "as older plans were"
+
+
+def test_promises_of_another_run_are_the_plans_times_the_ratio_of_two_runs() -> None:
+    def run(at_s: float | None) -> dict:
+        return {"promises": [promises.verdict("ttft_s", "", 95, 1.0, at_s)]}
+
+    (scaled,) = promises.in_proportion(run(0.4), run(0.2), run(0.6))
+    assert (scaled["at_s"], scaled["kept"]) == (pytest.approx(1.2), False)
+    (lost,) = promises.in_proportion(run(0.4), run(0.2), run(None))
+    assert (lost["at_s"], lost["kept"]) == (None, False)
+    assert promises.in_proportion(run(0.4), run(0.2), {}) is None

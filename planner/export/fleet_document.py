@@ -51,7 +51,7 @@ def _sum(subjects: list[Subject]) -> Section:
     unpriced = [s.title for s, month in zip(subjects, months, strict=True) if month is None]
     total = sum(month for month in months if month is not None)
     low, high = (sum(s.monthly_range[i] or 0.0 for s in subjects) for i in (0, 2))
-    not_ready = [s.title for s in subjects if not s.fits or s.errors or s.meets_slo is False]
+    not_ready = [s.title for s in subjects if not s.to_buy]
     verdict = (
         f"All {len(subjects)} plans keep their promises."
         if not not_ready

@@ -13,6 +13,7 @@ from typing import Any
 from planner import links
 from planner.catalog.rental import STALE_AFTER_DAYS
 from planner.export.extras import Extras, Outcome, peak_to_mean
+from planner.export.promises import verdicts
 from planner.plan.growth import Larger, larger
 from planner.scenario import SCHEMA_VERSION, Scenario
 from planner.units import HOUR_S, HOURS_PER_MONTH
@@ -195,13 +196,22 @@ class Subject:
         return [(name, promise, self.at_peak(name)) for name, promise in made if promise is not None]
 
     @cached_property
+    def verdicts(self) -> list[Mapping[str, Any]]:
+        """What became of every promise at the plan's own load, those to single classes included: see `promises.verdicts`."""
+        return verdicts(self.plan, self.scenario.slo)
+
+    @cached_property
+    def kept(self) -> dict[str, bool]:
+        """By latency name, whether the common promise on it is kept at the plan's own load."""
+        return {promise["name"]: promise["kept"] for promise in self.verdicts if not promise["to"]}
+
+    @cached_property
     def meets_slo(self) -> bool | None:
         """Whether every promise holds at its percentile at the peak load; None where that was not simulated."""
         if not self.simulated or (self.peak_to_mean != 1.0 and self.peak is None):
             return None
-        if self.peak is None and "promises" in self.plan:
-            return not self.errors and all(promise["kept"] for promise in self.plan["promises"])
-        return not self.errors and all(seen is not None and seen <= promise for _, promise, seen in self.promises())
+        kept = all(promise["kept"] for promise in self.verdicts) if self.peak is None else self.peak.meets_slo
+        return not self.errors and bool(kept)
 
     @cached_property
     def to_buy(self) -> bool:

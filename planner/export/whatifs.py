@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from planner.economics.sensitivity import Case, scaled_length, tornado
+from planner.export import promises
 from planner.export.extras import Extras, Lever, Outcome, Resized, WeekBill, peak_to_mean
 from planner.problems import InputError
 from planner.scenario import Calibration, Scenario, mean_length
@@ -144,14 +145,14 @@ def week(answer: Any) -> tuple[WeekBill, ...]:
 
 
 def _in_proportion(plan: Mapping[str, Any], base: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The other run with each latency figure as the plan's times (other ÷ base), where all three are known."""
+    """The other run with each latency, promised or not, as the plan's times (other ÷ base), where all three are known."""
     found: dict[str, Any] = {}
     for name, row in (other.get("latency") or {}).items():
         mine, its = (plan["latency"].get(name) or {}), ((base.get("latency") or {}).get(name) or {})
         found[name] = row and {
             k: mine[k] * v / its[k] if v and mine.get(k) and its.get(k) else v for k, v in row.items() if k in STATISTICS
         }
-    return {**other, "latency": found}
+    return {**other, "latency": found, "promises": promises.in_proportion(plan, base, other)}
 
 
 def _priced_like(plan: Mapping[str, Any], other: Mapping[str, Any], looked_at: float) -> Mapping[str, Any]:
@@ -182,14 +183,10 @@ def quick(scenario: Scenario) -> Mapping[str, Any]:
 def outcome(name: str, change: str, scenario: Scenario, plan: Mapping[str, Any]) -> Outcome:
     """The deciding figures of one plan."""
     latency, cost = plan.get("latency") or {}, plan.get("cost") or {}
-    percentile = f"p{scenario.slo.percentile}"
-    promises = {n: getattr(scenario.slo, n) for n in ("ttft_s", "tpot_s", "e2e_s")}
-    kept = [(latency.get(n) or {}).get(percentile) for n, promise in promises.items() if promise is not None]
-    limits = [promise for promise in promises.values() if promise is not None]
     problems = tuple(p["code"] for p in plan.get("problems") or () if p["severity"] in ("error", "warning"))
     failed = any(p["severity"] == "error" for p in plan.get("problems") or ())
     simulated = latency.get("ttft_s") is not None
-    holds = not failed and all(seen is not None and seen <= limit for seen, limit in zip(kept, limits, strict=True))
+    holds = not failed and all(promise["kept"] for promise in promises.verdicts(plan, scenario.slo))
     return Outcome(
         name=name,
         change=change,

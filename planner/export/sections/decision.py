@@ -62,12 +62,8 @@ def _verdict(s: Subject) -> Text:
     if not s.promises():
         return Text(f"Fits and carries {s.peak_words}; no latency is promised.", "good")
     if not s.meets_slo:
-        missed = [
-            f"{LATENCY_NAMES[name].lower()} {_over(seen, promise, LATENCY_UNITS[name])}"
-            for name, promise, seen in s.promises()
-            if seen is None or seen > promise
-        ]
-        return Text(f"{DO_NOT} at {s.peak_words} it misses a promise at {s.percentile}: {' and '.join(missed)}. {_way_out(s)}", "bad")
+        missed = " and ".join(_missed(s)) or "the load is beyond the capacity within the promises"
+        return Text(f"{DO_NOT} at {s.peak_words} it misses a promise at {s.percentile}: {missed}. {_way_out(s)}", "bad")
     used = (s.part("throughput").get("utilization") or 0.0) * s.peak_to_mean
     if used > TOO_FULL:
         return Text(
@@ -85,6 +81,26 @@ def _verdict(s: Subject) -> Text:
     if refused:
         return Text(f"Meets every promise at {s.percentile} at {s.peak_words}, but {refused}. {REFUSED}", "warning")
     return Text(f"Meets every promise at {s.percentile} at {s.peak_words}, by {show(thin, 'share')} or more.", "good")
+
+
+def _missed(s: Subject) -> list[str]:
+    """The promises that are missed, each with what was reached; in a busiest hour those of its figures that are over theirs."""
+    if s.peak is not None:
+        over = [(name, promise, seen) for name, promise, seen in s.promises() if seen is None or seen > promise]
+        return [f"{LATENCY_NAMES[name].lower()} {_over(seen, promise, LATENCY_UNITS[name])}" for name, promise, seen in over]
+    found = []
+    for p in s.verdicts:
+        if not p["kept"]:
+            whose = f" of {p['to']}" if p["to"] else ""
+            where = f" at p{p['percentile']}" if f"p{p['percentile']}" != s.percentile else ""
+            unit = LATENCY_UNITS[p["name"]]
+            reached = (
+                f"never reached by over {100 - p['percentile']} % of requests"
+                if p["at_s"] is None
+                else _over(p["at_s"], p["limit_s"], unit)
+            )
+            found.append(f"{LATENCY_NAMES[p['name']].lower()}{whose}{where} {reached}")
+    return found
 
 
 def _over(seen: float | None, promise: float, unit: str) -> str:
@@ -141,7 +157,8 @@ def _rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         unit = LATENCY_UNITS[name]
         detail = f"promised {show(promise, unit)}; not simulated"
         if seen is not None:
-            detail = f"at {s.peak_words}; promised {show(promise, unit)}; kept: {show(seen <= promise)}, "
+            kept = s.kept.get(name) if s.peak is None else seen <= promise
+            detail = f"at {s.peak_words}; promised {show(promise, unit)}; kept: {show(kept)}, "
             detail += f"margin {show((promise - seen) / promise, 'share')}{_range(s, name, seen)}"
         rows.append((f"{LATENCY_NAMES[name]}, {s.percentile}", cell(seen, unit), detail))
     batch = s.part("throughput").get("mean_batch")

@@ -152,7 +152,7 @@ def promises(s: Subject) -> Section:
             if words != s.load_words:
                 low = high = None
             margin = None if seen is None else (promise - seen) / promise
-            kept = None if seen is None else seen <= promise
+            kept = s.kept.get(name) if words == s.load_words else None if seen is None else seen <= promise
             figures = (cell(promise, unit), cell(seen, unit), cell(low, unit), cell(high, unit), cell(margin, "share"))
             rows.append((LATENCY_NAMES[name], s.percentile, words, *figures, kept))
     heads = ("Promise", "Percentile", "Load", "Promised", "Predicted", "95 % from", "to", "Margin", "Kept")
@@ -172,14 +172,15 @@ def promises(s: Subject) -> Section:
 def _by_class(s: Subject) -> tuple[Block, ...]:
     """What each class of traffic sees at the plan's load, against its own promise."""
     seen = s.plan.get("latency_by_class") or ()
+    kept = {(p["name"], p["to"]): p["kept"] for p in s.verdicts}
     rows = []
     for number, (row, c) in enumerate(zip(seen, s.scenario.workload.priority_classes, strict=False), 1):
         slo = c.slo or s.scenario.slo
         for name, words in LATENCY_NAMES.items():
             promise, value = getattr(slo, name), (row.get(name) or {}).get(f"p{slo.percentile}")
             if promise is not None and value is not None:
-                unit = LATENCY_UNITS[name]
-                rows.append((f"class {number}", words, f"p{slo.percentile}", cell(promise, unit), cell(value, unit), value <= promise))
+                unit, verdict = LATENCY_UNITS[name], kept.get((name, f"priority {c.priority}" if c.slo else ""))
+                rows.append((f"class {number}", words, f"p{slo.percentile}", cell(promise, unit), cell(value, unit), verdict))
     if not rows:
         return ()
     heads = ("Class", "Promise", "Percentile", "Promised", "Predicted", "Kept")
