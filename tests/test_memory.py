@@ -209,6 +209,7 @@ def test_only_vllm_insists_that_the_longest_sequence_fits():
 def test_contiguous_allocation_reserves_the_longest_sequence():
     plan = budget(model={"name": "llama-3.1-8b"}, engine={"kv_allocation": "contiguous", "max_model_len": 8192})
     assert plan.cache_limited_batch == plan.blocks // 512
+    assert plan.sequences == pytest.approx(plan.blocks / 512)
 
 
 def test_windows_and_states_stop_growing():

@@ -132,6 +132,9 @@ def test_data_parallel_ranks_each_hold_their_own() -> None:
     assert plan.sequences == pytest.approx(4 * each)
     assert plan.blocks == rank.blocks
     assert plan.kv_pool_tokens == 4 * rank.blocks * 16
+    assert plan.max_model_len_concurrency == pytest.approx(
+        4 * memory_oracle.sequences(Scenario.model_validate(parts), rank, plan.max_model_len)
+    )
 
 
 def test_terms_say_which_stage_and_what_is_in_it() -> None:

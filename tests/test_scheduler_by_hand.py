@@ -149,3 +149,20 @@ def test_a_window_fills_in_the_middle_of_a_steps_tokens() -> None:
     run(Replica(step_time, Limits(window=24, num_speculative_tokens=1), KvCache(20, 16)), short, long)
     both = [(2, 21 + 41, 21 + 24), (2, 23 + 43, 23 + 24), (2, 25 + 45, 24 + 24), (2, 27 + 47, 24 + 24)]
     assert step_time.steps == [*both, (1, 49, 24), (1, 51, 24)]
+
+
+@pytest.mark.parametrize(("tokens", "scheduled_s"), [(90, 10.0), (104, 10.0), (105, 11.0)])
+def test_a_whole_prompt_joins_a_step_when_what_is_not_cached_fits_beside_the_others(tokens: int, scheduled_s: float) -> None:
+    """Of a budget of 100 tokens one prompt takes 60; of the other 64 are cached, and at most 40 may be left to compute."""
+    limits = Limits(max_num_batched_tokens=100, enable_chunked_prefill=False)
+    other = request(2, tokens, 1, arrival_s=10.0, keys=(0, 1, 2, 3, 9))
+    log = run(
+        Replica(Second(), limits, KvCache(100, 16, prefix=True)),
+        request(0, 65, 1, keys=(0, 1, 2, 3)),
+        request(1, 60, 1, arrival_s=10.0),
+        other,
+    )
+    assert (other.cached_tokens, other.scheduled_s) == (64, scheduled_s)
+    assert log.records is not None
+    together = [60 + tokens - 64] if scheduled_s == 10 else [60, tokens - 64]
+    assert log.records.chunk_tokens.tolist() == [65, *together]
