@@ -122,8 +122,8 @@ class KvCache:
         """By how many blocks `hold(keys)` would lower `free_blocks`: those of them that nobody holds yet."""
         return sum(n for run, n in self._walk(keys) if not run.references)
 
-    def hold(self, keys: Sequence[Hashable], now: float) -> int:
-        """Reference readable blocks (those `match` counted), reading back the offloaded ones; returns `cost(keys)`.
+    def hold(self, keys: Sequence[Hashable]) -> None:
+        """Reference readable blocks (those `match` counted), reading back the offloaded ones; lowers `free_blocks` by `cost(keys)`.
 
         Raises ValueError, changing nothing, when the pool lacks that many free blocks or a key is not readable.
         """
@@ -140,16 +140,15 @@ class KvCache:
         self.keyed_blocks += cost
         if self.idle_blocks > self.free_blocks:
             self._evict()
-        return cost
 
-    def publish(self, keys: Sequence[Hashable], now: float) -> int:
+    def publish(self, keys: Sequence[Hashable]) -> None:
         """Name as many anonymous held blocks as there are `keys`, and hold them under those names.
 
         A block whose content is already on the GPU is a duplicate: the sequence shares the first one and its own is freed.
-        Returns by how many blocks `free_blocks` grew. Raises ValueError when fewer anonymous blocks are held.
+        Raises ValueError when fewer anonymous blocks are held.
         """
         if not self.prefix:
-            return 0
+            return
         if len(keys) > self.used_blocks - self.keyed_blocks:
             raise ValueError(f"{len(keys)} KV blocks published, {self.used_blocks - self.keyed_blocks} anonymous ones held")
         known = freed = 0
@@ -161,13 +160,12 @@ class KvCache:
             self._runs[keys[known]] = _Run(list(keys[known:]), references=1)
         self.keyed_blocks += len(keys) - freed
         self.free_blocks += freed
-        return freed
 
-    def release(self, keys: Sequence[Hashable], now: float) -> int:
+    def release(self, keys: Sequence[Hashable], now: float) -> None:
         """Drop one reference to each block; those left with none become idle, last used at `now`.
 
         The end of a prompt goes before its beginning, so that what is evicted first is what fewest prompts can share.
-        Returns by how many blocks `free_blocks` grew. Raises ValueError when a key is not held.
+        Raises ValueError when a key is not held.
         """
         found = [(run, n) for run, n in self._walk(keys) if run.references]
         held = sum(n for _, n in found)
@@ -183,7 +181,6 @@ class KvCache:
         self.idle_blocks += freed
         self.keyed_blocks -= freed
         self.free_blocks += freed
-        return freed
 
     def fetch_s(self, keys: Sequence[Hashable]) -> float:
         """Time to read back those of `keys` that are in a slower tier, s. Ask before `hold`, which moves them."""

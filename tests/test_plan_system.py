@@ -24,7 +24,7 @@ def seated(scenario) -> int:
         if allocate(built.kv, built.limits, request, 0.0) is None:
             return n
         request.computed_tokens = request.prompt_tokens
-        publish(built.kv, request, 0.0)
+        publish(built.kv, request)
         n += 1
     raise AssertionError("the traffic ended before the pool was full")
 

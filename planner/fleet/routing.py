@@ -101,9 +101,9 @@ def prefix_hits(trace: Trace, replicas: int, pool_tokens: int, routing: Routing)
         at = router.choose(ids, names, work.__getitem__, partial(_matched, caches, ids))
         cache, ids = caches[at], ids[: caches[at].total_blocks]
         matched = cache.match(ids, 0.0)
-        cache.hold(ids[:matched], 0.0)
+        cache.hold(ids[:matched])
         cache.take(len(ids) - matched)
-        cache.publish(ids[matched:], 0.0)
+        cache.publish(ids[matched:])
         cache.release(ids, 0.0)
         cached = min(matched * size, tokens)
         hit += cached

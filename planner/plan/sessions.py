@@ -103,7 +103,7 @@ def fill(
         for used_s, session, left in sorted(entries):
             keys = requests.session_keys(session, min(requests.shared_tokens, left), left, size)[: cache.total_blocks]
             hits = cache.match(keys, used_s)
-            cache.hold(keys[:hits], used_s)
+            cache.hold(keys[:hits])
             cache.take(len(keys) - hits)
-            cache.publish(keys[hits:], used_s)
+            cache.publish(keys[hits:])
             cache.release(keys, used_s)

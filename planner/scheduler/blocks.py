@@ -58,25 +58,25 @@ def allocate(kv: KvCache, limits: Limits, request: Request, now_s: float, longes
         if blocks - hits + kv.cost(shared) > kv.free_blocks:
             return None
         fetch_s = kv.fetch_s(shared)
-        kv.hold(shared, now_s)
+        kv.hold(shared)
     kv.take(blocks - hits)
     request.blocks, request.published = blocks, hits
     request.computed_tokens = request.reused_tokens = reused
     return fetch_s
 
 
-def publish(kv: KvCache, request: Request, now_s: float) -> None:
+def publish(kv: KvCache, request: Request) -> None:
     """Name the blocks that have become full, for others to find."""
     full = min(len(request.keys), int(request.computed_tokens) // kv.block_size, request.blocks)
     if full > request.published:
-        kv.publish(request.keys[request.published : full], now_s)
+        kv.publish(request.keys[request.published : full])
         request.published = full
 
 
 def vacate(kv: KvCache, request: Request, now_s: float) -> None:
     """Give back every block; named ones stay readable until they are evicted."""
     if request.keys:
-        publish(kv, request, now_s)
+        publish(kv, request)
         kv.release(request.keys[: request.published], now_s)
     kv.give(request.blocks - request.published)
     request.blocks = request.published = 0

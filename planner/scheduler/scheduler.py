@@ -150,7 +150,7 @@ class Scheduler:
             self.uncached.append((new, cached - request.reused_tokens))
             request.computed_tokens += new
             if request.keys:
-                publish(self.kv, request, self.now_s)
+                publish(self.kv, request)
             if request.computed_tokens == request.prompt_tokens:
                 self.starting.append(self.prefilling.popleft())
         return chunks
