@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 from streaming_server import Behaviour, Server
 
+from planner.command.measuring import add_commands
 from planner.measure import charts, rows
-from planner.measure.command import add_commands
 from planner.measure.endpoint import Endpoint
 from planner.measure.experiment import Experiment, Options, Run, measure
 from planner.measure.prompts import Scale, fit

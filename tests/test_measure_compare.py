@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from planner import plan
+from planner.command.measuring import add_commands
 from planner.measure.bands import band
 from planner.measure.check import check, load_points
-from planner.measure.command import add_commands
 from planner.measure.compare import compare
 from planner.measure.deployment import as_measured, conflicts, filled
 from planner.measure.predict import by_length, predicted, scenario_at
 from planner.measure.report import comparison_lines
 from planner.measure.rows import Row, from_csv, row
-from planner.measure.uploads import calibrated, uploaded
 from planner.problems import InputError
 from planner.scenario import Calibration, Scenario, Speculative, mean_length
 
@@ -186,24 +185,6 @@ def test_bands_in_every_form() -> None:
         assert band(nothing, "tpot").high == pytest.approx(0.024)
     with pytest.raises(InputError, match="no throughput mean"):
         band(latency, "throughput")
-
-
-def test_uploads_become_a_comparison_and_refusals() -> None:
-    data = Path(__file__).parent / "data"
-    files = [
-        ("rows.json", json.dumps({"rows": measured(decode=1.2)})),
-        ("page.txt", (data / "prometheus" / "vllm.txt").read_text()),
-        ("broken.json", "{"),
-    ]
-    found = uploaded(files, SCENARIO, little_plan)
-    assert len(found.rows) == 4
-    assert found.findings.calibration.factor == 1.2
-    assert [name for name, _ in found.facts] == ["page.txt"]
-    assert [name for name, _ in found.refused] == ["broken.json"]
-    assert calibrated(SCENARIO, found.findings).calibration.factor == 1.2
-    nothing = uploaded([("x.json", json.dumps({"rows": [row(id="x", ttft_mean_ms=1.0)]}))], SCENARIO)
-    assert nothing.findings is None
-    assert nothing.refused[0][0] == "comparison"
 
 
 # The acceptance test

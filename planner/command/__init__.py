@@ -51,14 +51,12 @@ def _whole(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Every command with its arguments; each leaves its function in `run`."""
-    from planner.command import catalogue, decisions, documents, drills, inputs, plans, searches, validation
-    from planner.measure import command as measuring
+    from planner.command import catalogue, decisions, documents, drills, measuring, plans, searches, validation
 
     root = Parser(prog="python -m planner", description="Capacity and price of serving large language models.", allow_abbrev=False)
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    for module in (plans, searches, decisions, drills, documents, catalogue, validation):
+    for module in (plans, searches, decisions, drills, documents, catalogue, validation, measuring):
         module.add_commands(commands)
-    measuring.add_commands(commands, inputs.scenario)
     return root
 
 

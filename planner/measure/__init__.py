@@ -3,6 +3,5 @@
 - `experiment.measure(endpoint, options)` streams requests to a live endpoint and times their tokens; `summary.document` is its JSON.
 - `importers.read(path)` turns results of other benchmark tools into measured rows; `metrics_text.facts(text)` reads /metrics pages.
 - `compare.compare(rows, scenario)` lays rows over the plan's bands, names the part that is off and offers one calibration factor;
-  `check.check(plan, rows)` is the acceptance test; `uploads.uploaded(files, scenario)` is all of it for a page.
-- `command.add_commands` puts measure, import and check on the command line.
+  `check.check(plan, rows)` is the acceptance test.
 """

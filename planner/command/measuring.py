@@ -14,25 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from planner import files
+from planner.command import inputs
 from planner.measure import report
 from planner.problems import InputError
-from planner.scenario import Scenario, parse
+from planner.scenario import Scenario
 
-LoadScenario = Callable[[str], Scenario]
 STOPPED = 130
+"""Exit status of a run that its user stopped."""
 CONTEXT = ("engine", "engine_version", "gpu", "n_gpu", "tp", "pp", "dp", "weight_precision", "kv_precision", "spec_decode")
 
 
-def add_commands(commands: Any, load_scenario: LoadScenario | None = None) -> None:
-    """Add the three commands to a subparsers object. `load_scenario` reads `--plan` (preset, file, link); without it, only files."""
+def add_commands(commands: Any) -> None:
+    """Adds `measure`, `import` and `check` to the command line's sub-parsers."""
     measure = commands.add_parser("measure", help="measure a live endpoint", description=measure_help())
     add_measure_arguments(measure)
-    measure.set_defaults(run=run_measure, load_scenario=load_scenario)
+    measure.set_defaults(run=run_measure)
     imported = commands.add_parser(
         "import", help="benchmark results or /metrics text as measured rows", description="Read results of other tools as measured rows."
     )
     add_import_arguments(imported)
-    imported.set_defaults(run=run_import, load_scenario=load_scenario)
+    imported.set_defaults(run=run_import)
     check = commands.add_parser(
         "check", help="benchmark results against a plan's bands", description="Pass or fail for each band of a plan."
     )
@@ -179,7 +180,6 @@ def run_import(arguments: argparse.Namespace) -> int:
     from planner.measure.deployment import filled
     from planner.measure.journal import write_whole
     from planner.measure.rows import to_csv
-    from planner.measure.uploads import calibrated
 
     texts = [path for path in arguments.files if importers.is_metrics(path)]
     if texts:
@@ -196,7 +196,9 @@ def run_import(arguments: argparse.Namespace) -> int:
         findings = compare.compare(rows, scenario)
         found["comparison"] = findings.to_dict()
         if arguments.calibrate is not None:
-            taken = calibrated(scenario, findings)
+            if findings.calibration is None:
+                raise InputError("the rows hold no TPOT, so there is no calibration to take; measure time per output token")
+            taken = scenario.model_copy(update={"calibration": findings.calibration})
             write_whole(arguments.calibrate, json.dumps(taken.model_dump(mode="json"), indent=1) + "\n")
     elif arguments.calibrate is not None:
         raise InputError("--calibrate needs --plan SCENARIO: the factor is measured over predicted time")
@@ -231,18 +233,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def _scenario(arguments: argparse.Namespace) -> Scenario | None:
-    if arguments.plan is None:
-        return None
-    load = getattr(arguments, "load_scenario", None) or scenario_from_file
-    return load(arguments.plan)
-
-
-def scenario_from_file(text: str) -> Scenario:
-    """The scenario of a scenario file or of a plan file."""
-    from planner.measure import importers
-
-    data = _object(text, importers.text_of(Path(text)))
-    return parse(data["scenario"] if isinstance(data.get("scenario"), dict) else data)
+    return None if arguments.plan is None else inputs.scenario(arguments.plan)
 
 
 def _said(arguments: argparse.Namespace) -> dict[str, Any]:
