@@ -179,7 +179,9 @@ def run_frontier(arguments: argparse.Namespace) -> int:
             raise InputError(f"--at {arguments.at:g}: no layout gives every user that speed; try more GPUs or a lower speed")
         points = (chosen,)
     if arguments.json:
-        print_json([{k: v for k, v in plain(p).items() if k != "layout"} | {"scenario": p.scenario.model_dump(mode="json")} for p in points])
+        print_json(
+            [{k: v for k, v in plain(p).items() if k != "layout"} | {"scenario": p.scenario.model_dump(mode="json")} for p in points]
+        )
         return 0
     drawn = points if arguments.at is not None else [p for p in points if p.on_frontier]
     print_table(

@@ -61,11 +61,14 @@ class Session:
     took_s: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     timers: dict[str, float] = field(default_factory=dict)
+    """Interval of each fragment that runs by itself, s."""
     cached: dict[str, bytes] = field(default_factory=dict)
     runs: int = 0
     named: int = 0
     """Runs that showed the session's own name."""
     full_plans: int = 0
+    ticks: int = 0
+    """Runs of timers."""
 
     async def live(self, until: float, think_s: tuple[float, float], start_after_s: float = 0.0) -> None:
         await asyncio.sleep(start_after_s)
@@ -92,13 +95,15 @@ class Session:
     async def _rest(self, tab: Any, seconds: float) -> None:
         """Think, while the page's timers fire."""
         end = time.monotonic() + seconds
+        due: dict[str, float] = {}
         while (now := time.monotonic()) < end:
-            if not self.timers:
-                await asyncio.sleep(end - now)
-                return
-            await asyncio.sleep(min(0.5, end - now))
-            for fragment in list(self.timers):
-                await self._run(tab, fragment=fragment)
+            due = {fragment: due.get(fragment, now + interval_s) for fragment, interval_s in self.timers.items()}
+            await asyncio.sleep(max(0.0, min(end, *due.values(), end) - now))
+            for fragment in [f for f, at in due.items() if at <= time.monotonic()]:
+                due.pop(fragment)
+                if fragment in self.timers:
+                    await self._run(tab, fragment=fragment)
+                    self.ticks += 1
 
     async def _run(
         self, tab: Any, first: bool = False, page: str = "", change: tuple[str, float] | None = None, fragment: str = ""
@@ -195,6 +200,12 @@ def rss_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def cpu_s(pid: int) -> float:
+    """Processor time the server has used, s; its workers' is not in it."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 async def load(address: str, pid: int | None, sessions: int, seconds: float, think_s: tuple[float, float], seed: int) -> dict[str, Any]:
     """Run that many sessions for that long; what was seen."""
     until = time.monotonic() + seconds
@@ -206,6 +217,7 @@ async def load(address: str, pid: int | None, sessions: int, seconds: float, thi
             memory.append(rss_mb(pid))
             await asyncio.sleep(max(0.5, seconds / 60))
 
+    used_s = cpu_s(pid) if pid else 0.0
     ramp_s = min(seconds / 4, sessions * 0.3)
     await asyncio.gather(watch(), *(tab.live(until, think_s, ramp_s * i / sessions) for i, tab in enumerate(tabs)))
     took = sorted(s for tab in tabs for s in tab.took_s)
@@ -215,6 +227,8 @@ async def load(address: str, pid: int | None, sessions: int, seconds: float, thi
         "answers": len(took),
         "pages_that_showed_their_own_name": sum(tab.named for tab in tabs),
         "full_plans": sum(tab.full_plans for tab in tabs),
+        "timer_runs": sum(tab.ticks for tab in tabs),
+        "server_cpu_s_per_answer": round((cpu_s(pid) - used_s) / len(took), 3) if pid and took else None,
         "median_s": round(statistics.median(took), 3) if took else None,
         "p95_s": round(took[int(0.95 * (len(took) - 1))], 3) if took else None,
         "slowest_s": round(took[-1], 3) if took else None,
