@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from planner import architecture, hardware, memory, sharding, traffic
 from planner.catalog.engine_memory import engine_memory
 from planner.memory import MemoryPlan, blocks
+from planner.memory.layers import positions
 from planner.scenario import Engine, Scenario, Workload
 from planner.units import GB, GIB
 
@@ -310,5 +311,6 @@ def test_the_layer_table_accounts_for_every_layer():
     assert sum(r.count for r in rows) == arch.num_hidden_layers
     assert sum(r.params_each * r.count for r in rows) + sum(t.params for t in arch.outer) == arch.total_params
     assert "window 1,024" in rows[0].mixer
-    assert rows[1].layers.startswith("5, 11, 17")
+    assert rows[1].layers == "5, 11, 17, 23, …"
+    assert positions((0, 1, 2, 5, 7, 9)) == "0–2, 5, 7, 9"
     assert all(r.weight_bytes_per_gpu_each > 0 for r in rows)

@@ -170,6 +170,14 @@ def test_pipeline_stages_double_until_the_weights_fit() -> None:
     assert pipelines("llama-3.1-405b", fidelity="textbook") == [(8, False)]
 
 
+def test_tensor_parallel_sizes_are_powers_of_two() -> None:
+    """Llama 2 13B has 40 heads: five cards of 9 GiB would hold a fifth of 24 GiB each beside 3 GiB of reserves, but eight are offered."""
+    card = {"gpu": "l40s", "overrides": {"memory_gib": 9}}
+    assert budget(model={"name": "llama-2-13b"}, hardware=card, parallel={"tensor_parallel_size": 5}, engine={"max_model_len": 2048}).fits
+    plan = budget(model={"name": "llama-2-13b"}, hardware=card, engine={"max_model_len": 2048})
+    assert [r.value for r in plan.remedies if r.field == "parallel.tensor_parallel_size" and not r.also] == [8]
+
+
 def test_no_more_stages_are_offered_than_there_are_layers() -> None:
     few = {"hf_config": PLAIN | {"max_position_embeddings": 4096}, "total_params": 10**12}
     plan = budget(fidelity="textbook", model=few)

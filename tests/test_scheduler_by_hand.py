@@ -166,3 +166,11 @@ def test_a_whole_prompt_joins_a_step_when_what_is_not_cached_fits_beside_the_oth
     assert log.records is not None
     together = [60 + tokens - 64] if scheduled_s == 10 else [60, tokens - 64]
     assert log.records.chunk_tokens.tolist() == [65, *together]
+
+
+def test_a_client_that_gives_up_before_the_engine_has_seen_it_leaves_nothing_behind() -> None:
+    replica = Replica(Second(), Limits(), KvCache(10, 16))
+    brief = request(1, 10, 5, arrival_s=0.25, deadline_s=0.75)
+    run(replica, request(0, 10, 4), brief, request(2, 10, 5, arrival_s=0.5))
+    assert (brief.status, brief.finish_s) == ("cancelled", 0.75)
+    assert (replica.queue_length, replica.unfinished, replica.next_start_s()) == (0, [], inf)

@@ -26,7 +26,7 @@ def layers(arch: Architecture, shard: Shard) -> tuple[LayerRow, ...]:
                 _mlp(g),
                 g.params,
                 round(g.active_params),
-                weights.get(i, 0.0),
+                weights[i],
                 cached,
                 float(g.recurrent.state_bytes) if g.recurrent else 0.0,
             )
