@@ -12,6 +12,12 @@ HOURS_PER_WEEK = 168
 GBIT_BYTES = GB / 8
 
 
+def milliseconds(seconds: float) -> str:
+    """Milliseconds as messages write them: three digits, and no fraction from 100 on."""
+    ms = seconds / MS
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
+
+
 def gibibytes(size: float) -> str:
     """Memory of a GPU as every message, page and document writes it: GiB, the unit of engine logs, to three digits or to 0.01."""
     gib = size / GIB

@@ -4,7 +4,7 @@ import pytest
 
 from planner.economics import frontier, operating
 from planner.plan import deployment, plan
-from planner.plan.findings import lone_ttft_s
+from planner.plan.alone import lone_ttft_s
 from planner.scenario import Scenario
 
 CHAT = Scenario.model_validate(

@@ -8,7 +8,7 @@ import pytest
 
 from planner import Plan, Scenario, plan
 from planner.plan import growth
-from planner.plan.steady import prefill_rate, steady
+from planner.plan.steady import BatchLimit, prefill_rate, steady
 from planner.scenario import parse
 
 QUICK = {"workload": {"request_rate": 4.0, "input_len": 300, "output_len": 40, "num_prompts": 200}, "simulation": {"replications": 2}}
@@ -227,7 +227,10 @@ def test_the_plan_batch_is_the_smallest_of_its_limits() -> None:
     assert answer({}).roofline.batch == min(answer({}).memory.cache_limited_batch, 256)  # type: ignore[union-attr]
     assert answer({"engine": {"max_num_seqs": 16}}).roofline.batch == 16  # type: ignore[union-attr]
     loop = {"workload": {"request_rate": None, "max_concurrency": 8}, "fleet": {"replicas": 2}}
-    assert answer(loop).roofline.batch == 4  # type: ignore[union-attr]
+    limits = answer(loop).roofline.batch_limits  # type: ignore[union-attr]
+    assert (answer(loop).roofline.batch, limits[-1]) == (4, BatchLimit("clients", 4))  # type: ignore[union-attr]
+    ranks = {"parallel": {"data_parallel_size": 2}, "engine": {"max_num_seqs": 16}}
+    assert answer(ranks).roofline.batch == 32, "every data-parallel rank has seats of its own"  # type: ignore[union-attr]
 
 
 def test_disaggregated_floors_come_from_their_own_pools() -> None:

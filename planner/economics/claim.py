@@ -7,8 +7,8 @@ from typing import Any
 
 from planner.economics import operating
 from planner.plan import deployment
+from planner.plan.alone import lone_ttft_s
 from planner.plan.deployment import Deployment
-from planner.plan.findings import lone_ttft_s
 from planner.problems import InputError, Problem
 from planner.scenario import Overrides, Precision, Scenario
 from planner.units import GB, GIB, HOUR_S, MS, MTOK

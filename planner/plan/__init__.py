@@ -6,8 +6,9 @@ from planner import architecture, cost, speculation
 from planner.catalog import quality
 from planner.plan import confidence, growth, provenance
 from planner.plan import deployment as deployments
+from planner.plan.alone import latency_problems
 from planner.plan.deployment import Deployment
-from planner.plan.findings import latency_problems, load_problems, memory_notes, memory_problems
+from planner.plan.findings import load_problems, memory_notes, memory_problems
 from planner.plan.load import Effort, Loaded, simulated
 from planner.plan.result import NOT_MODELLED, Plan, plain
 from planner.plan.steady import BatchRow, Steady, steady

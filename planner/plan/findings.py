@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
 
-from planner import traffic
 from planner.memory import Remedy, cheapest
 from planner.metrics import SENT, Kept, sent_share
-from planner.plan.deployment import Deployment
 from planner.plan.growth import Larger, larger
 from planner.plan.load import Loaded
-from planner.plan.steady import decode_shape, prefill_alone_s
 from planner.plan.system import Deployments, left_out, simulated_share
 from planner.problems import Problem, Severity
 from planner.scenario import Scenario
-from planner.units import MS, gibibytes
+from planner.units import gibibytes, milliseconds
 
 
 def memory_problems(deployments: Deployments) -> list[Problem]:
@@ -50,62 +46,6 @@ def memory_notes(deployments: Deployments) -> list[Problem]:
     """What the memory budget had to assume, each once."""
     notes = dict.fromkeys(note for d in deployments for note in d.memory.notes)
     return [Problem("memory_assumed", "info", "engine.version", note, "Compare with the engine's own log line.") for note in notes]
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """What a request alone on an idle machine takes of a promise."""
-
-    name: str
-    label: str
-    what: str
-    alone_s: float
-    limit_s: float
-    lever: str
-    """What would make it faster."""
-
-
-def alone(prefill: Deployment, decode: Deployment, scenario: Scenario) -> list[Alone]:
-    """The promises that can be judged by one request on an idle machine; the two deployments are one unless pools are split."""
-    slo, means, engine = scenario.slo, traffic.of(scenario.workload), scenario.engine
-    prompt = max(1, round(traffic.prompt_quantile(scenario.workload, slo.percentile / 100)))
-    tpot_s = decode.step_time(decode_shape(decode, 1)) / decode.profile.acceptance_length
-    # What a cache holds costs a lone request nothing once it is warm, so only prompts that share nothing can be judged.
-    grows = engine.enable_prefix_caching and (means.reusable_tokens > 0 or scenario.workload.trace is not None)
-    faster = "a faster GPU or more tensor parallelism"
-    found = []
-    if slo.ttft_s is not None and not grows:
-        what = f"a p{slo.percentile} prompt of {prompt:,} tokens"
-        found.append(Alone("ttft_s", "TTFT", what, lone_ttft_s(prefill, prompt), slo.ttft_s, faster))
-    if slo.tpot_s is not None:
-        lever = "fewer bytes of weights, more tensor parallelism, or speculation"
-        found.append(Alone("tpot_s", "TPOT", "one sequence", tpot_s, slo.tpot_s, lever))
-    if slo.e2e_s is not None and not grows:
-        answer_s = lone_ttft_s(prefill, max(1, round(means.input_tokens))) + tpot_s * max(0.0, means.output_tokens - 1)
-        what = f"a mean request of {means.input_tokens:,.0f} + {means.output_tokens:,.0f} tokens"
-        found.append(Alone("e2e_s", "the answer", what, answer_s, slo.e2e_s, f"{faster}, speculation, or shorter answers"))
-    return found
-
-
-def latency_problems(deployments: Deployments, scenario: Scenario) -> list[Problem]:
-    """Promises that a request alone on an idle machine already breaks: replicas cannot mend those."""
-    found = []
-    for a in alone(deployments[0], deployments[-1], scenario):
-        if a.alone_s > a.limit_s:
-            message = f"{a.label} of {a.what} alone is {ms(a.alone_s)}, over the promised {ms(a.limit_s)}: more replicas will not help"
-            found.append(Problem("infeasible_slo", "error", f"slo.{a.name}", message, f"It needs {a.lever}, or another promise."))
-    return found
-
-
-def ms(seconds: float) -> str:
-    """Milliseconds as a person reads them."""
-    milliseconds = seconds / MS
-    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
-
-
-def lone_ttft_s(deployment: Deployment, prompt: int) -> float:
-    """TTFT of one prompt on an idle replica, nothing cached, s."""
-    return prefill_alone_s(deployment, prompt) + deployment.step_time.api_s
 
 
 def load_problems(load: Loaded, scenario: Scenario, fleet: Larger | None = None) -> list[Problem]:
@@ -210,8 +150,8 @@ def against(kept: Kept, common_percentile: int) -> str:
     promise = kept.promise
     whose = f" of {promise.to}" if promise.to else ""
     where = f" at p{promise.percentile}" if promise.percentile != common_percentile else ""
-    at = ms(kept.at_s) if isfinite(kept.at_s) else f"never reached by over {100 - promise.percentile} % of requests"
-    limit = ms(promise.limit_s)
+    at = milliseconds(kept.at_s) if isfinite(kept.at_s) else f"never reached by over {100 - promise.percentile} % of requests"
+    limit = milliseconds(promise.limit_s)
     if at == limit:  # a miss by less than is shown reads like a promise kept
         at = f"just {'over' if kept.strain > 1 else 'under'} {at}"
     return f"{LABELS[promise.name]}{whose}{where} {at} against {limit}"

@@ -77,7 +77,9 @@ class Plan:
             "architecture": architecture_dict(self.architecture),
             "problems": plain(self.problems),
             "memory": plain(self.memory) if self.memory else dict.fromkeys(field_names(MemoryPlan)),
-            "roofline": plain(self.roofline) if self.roofline else dict.fromkeys(field_names(Steady)) | {"terms": [], "batch_table": []},
+            "roofline": plain(self.roofline)
+            if self.roofline
+            else dict.fromkeys(field_names(Steady)) | {"batch_limits": [], "terms": [], "batch_table": []},
             "latency": plain(metrics.latency) if metrics else dict.fromkeys(field_names(Latency)),
             "latency_by_class": self.latency_by_class(),
             "promises": promises_dict(self.load),

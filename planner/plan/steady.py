@@ -33,11 +33,21 @@ class BatchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchLimit:
+    """One of the things that bound the batch of a replica; the smallest binds."""
+
+    name: str
+    """kv_cache, max_num_seqs or clients."""
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True)
 class Steady:
     """The `roofline` part of a plan. Times are of one replica."""
 
     batch: int
-    """min(cache-limited batch, max_num_seqs, clients per replica in a closed loop); 0 when nothing fits."""
+    """The smallest of `batch_limits`; 0 when nothing fits."""
+    batch_limits: tuple[BatchLimit, ...]
     context_tokens: float
     """Mean context of a decoding sequence that the next figures were evaluated at."""
     decode_step_s: float
@@ -65,13 +75,21 @@ def output_tokens(scenario: Scenario) -> float:
     return traffic.of(scenario.workload).output_tokens
 
 
+def batch_limits(deployment: Deployment, replicas: int) -> tuple[BatchLimit, ...]:
+    """What bounds the batch of a replica: its cache, the seats of all data-parallel ranks, its share of a closed loop's clients."""
+    s = deployment.scenario
+    limits = [
+        BatchLimit("kv_cache", deployment.memory.cache_limited_batch),
+        BatchLimit("max_num_seqs", s.engine.max_num_seqs * s.parallel.data_parallel_size),
+    ]
+    if s.workload.request_rate is None and s.workload.max_concurrency is not None:
+        limits.append(BatchLimit("clients", math.ceil(s.workload.max_concurrency / replicas)))
+    return tuple(limits)
+
+
 def plan_batch(deployment: Deployment, replicas: int) -> int:
     """The batch that the plan's floor price and step time are quoted at (per replica)."""
-    s = deployment.scenario
-    limits = [deployment.memory.cache_limited_batch, s.engine.max_num_seqs * s.parallel.data_parallel_size]
-    if s.workload.request_rate is None and s.workload.max_concurrency is not None:
-        limits.append(math.ceil(s.workload.max_concurrency / replicas))
-    return min(limits)
+    return min(limit.sequences for limit in batch_limits(deployment, replicas))
 
 
 def context(scenario: Scenario) -> float:
@@ -146,6 +164,7 @@ def steady(deployments: tuple[Deployment, ...], replicas: int, usd_per_hour: tup
     kv_bytes = m.sequence_bytes_per_gpu * s.parallel.tensor_parallel_size * s.parallel.pipeline_parallel_size
     return Steady(
         batch=batch,
+        batch_limits=batch_limits(deployment, replicas),
         context_tokens=context(s),
         decode_step_s=step(shape),
         decode_bound=_bound(decode_terms),

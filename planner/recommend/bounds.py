@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from planner import cost, traffic
 from planner.economics import operating
 from planner.plan import deployment
-from planner.plan.findings import alone, ms
+from planner.plan.alone import alone
 from planner.problems import InputError
 from planner.recommend.space import Layout, with_replicas
 from planner.scenario import Scenario
-from planner.units import gibibytes
+from planner.units import gibibytes, milliseconds
 
 OPTIMISM = 1.25
 """Closed forms may understate what a replica carries by this much before a design is priced out by mistake: the steady state
@@ -70,14 +70,14 @@ def bound(layout: Layout) -> Bound | Exclusion:
         replicas.append(replica)
     late = next((a for a in alone(replicas[0], replicas[-1], s) if a.alone_s > a.limit_s), None)
     if late is not None:
-        reason = f"{late.label} infeasible for one request alone: {ms(late.alone_s)} for {late.what} against {ms(late.limit_s)}"
-        return out("latency", reason)
+        takes, promised = milliseconds(late.alone_s), milliseconds(late.limit_s)
+        return out("latency", f"{late.label} infeasible for one request alone: {takes} for {late.what} against {promised}")
     if fleet_usd_per_hour(s, 1) is None:
         return out("price", f"nobody publishes a price for {s.hardware.gpu} on basis {s.price.basis}")
     tpot_s = None if s.slo.tpot_s is None else s.slo.tpot_s * OPTIMISM
     carried = operating.best_within(replicas[-1], tpot_s, prefill=pools is None)
     if carried is None:
-        promised = ms(s.slo.tpot_s or 0.0)
+        promised = milliseconds(s.slo.tpot_s or 0.0)
         return out("latency", f"one sequence already takes more than the promised {promised} per token with prompts coming in")
     requests_per_s = carried.requests_per_s
     if pools is not None:

@@ -15,7 +15,7 @@ from planner.speculation.profile import (
     profile,
     unconditional,
 )
-from planner.speculation.rule import Decoded, decode, overlap, verify_draft
+from planner.speculation.rule import Decoded, decode, verify_draft
 
 __all__ = [
     "NO_SPECULATION",
@@ -28,7 +28,6 @@ __all__ = [
     "decode",
     "draw_decode_steps",
     "geometric_rates",
-    "overlap",
     "preset",
     "preset_rates",
     "problems",

@@ -14,11 +14,6 @@ from planner.problems import InputError
 from planner.scenario import Verify
 
 
-def overlap(target: np.ndarray, draft: np.ndarray) -> np.ndarray:
-    """Chance that one draft is accepted: Σ min(p, q) over the last axis."""
-    return np.minimum(target, draft).sum(axis=-1)
-
-
 def verify_draft(
     rng: np.random.Generator, drafted: np.ndarray, draft: np.ndarray, target: np.ndarray, verify: Verify = "exact"
 ) -> np.ndarray:

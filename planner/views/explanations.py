@@ -15,6 +15,8 @@ from planner.views.words import TERMS
 Json = dict[str, Any]
 Line = tuple[str, str, str]
 
+BATCH_LIMITS = {"kv_cache": "cache", "max_num_seqs": "most sequences", "clients": "clients of one replica"}
+
 
 def everything(plan: Json, scenario: Scenario) -> None:
     """All explanations of a plan that runs, then its sources."""
@@ -56,21 +58,15 @@ def layers(plan: Json) -> None:
 def step_lines(plan: Json, scenario: Scenario) -> list[Line]:
     """The closed forms."""
     roof, mem = plan["roofline"], plan["memory"]
+    limits = ", ".join(f"{BATCH_LIMITS[limit['name']]} {limit['sequences']:,}" for limit in roof["batch_limits"])
     level = {
         "textbook": "textbook arithmetic: weights ÷ bandwidth",
         "datasheet": "datasheet lower bound: the larger of FLOPs ÷ peak and bytes ÷ bandwidth, per kernel",
         "calibrated": "sum of kernels with constants measured on this GPU family",
     }[scenario.fidelity]
     terms = " + ".join(f"{t['name']} {seconds(t['seconds'])}" for t in roof["terms"] if t["phase"] in ("decode", "step") and t["seconds"])
-    clients = (
-        f", {scenario.workload.max_concurrency:,} clients ÷ {scenario.fleet.replicas} replicas" if scenario.workload.max_concurrency else ""
-    )
     return [
-        (
-            "Batch",
-            f"{roof['batch']:,} = min(cache {mem['cache_limited_batch']:,}, most sequences {scenario.engine.max_num_seqs:,}{clients})",
-            "definition",
-        ),
+        ("Batch", f"{roof['batch']:,} = min({limits})", "definition"),
         (f"Decode step at batch {roof['batch']:,}", f"{seconds(roof['decode_step_s'])} = {terms}", level),
         ("Prefill rate", f"{compact(roof['prefill_tokens_per_s'])} tokens/s; a prompt alone takes {seconds(roof['prefill_s'])}", level),
         (
