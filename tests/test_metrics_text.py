@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from hostile import finite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,3 +173,25 @@ def test_mutilated_text_never_crashes(parts: list[tuple[str, int, str]]) -> None
     assert found.kv_usage is None or 0 <= found.kv_usage <= 1
     rates = found.acceptance_rates or ()
     assert all(0 <= b <= a <= 1 for a, b in zip((1.0, *rates), rates, strict=False))
+
+
+HOSTILE_METRICS = {
+    "a fraction of a request": "vllm:time_to_first_token_seconds_count 1e-300\nvllm:time_to_first_token_seconds_sum 1e300\n",
+    "sums beyond all numbers": 'vllm:prompt_tokens_total{engine="0"} 1e308\nvllm:prompt_tokens_total{engine="1"} 1e308\n',
+    "less than nothing": "vllm:prompt_tokens_total -5\nvllm:request_success_total -1\n",
+    "digits that are none": 'vllm:cache_config_info{num_gpu_blocks="²",block_size="16"} 1\n'
+    'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="²"} 1\nvllm:spec_decode_num_drafts_total 4\n',
+    "buckets out of order": "".join(
+        f'vllm:time_to_first_token_seconds_bucket{{le="{bound}"}} {count}\n'
+        for bound, count in (("0.1", 5), ("0.01", 9), ("-1", 2), ("-1e308", 0), ("1e308", 10), ("NaN", 4), ("+Inf", 3))
+    )
+    + "vllm:time_to_first_token_seconds_count 10\nvllm:time_to_first_token_seconds_sum 1\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_METRICS)
+def test_what_no_server_counts_is_no_figure(name: str) -> None:
+    found = facts("vllm:num_requests_running 1\n" + HOSTILE_METRICS[name])
+    finite(found.to_dict())
+    told = [found.requests, found.input_tokens, *([found.ttft_s.p50, found.ttft_s.p95] if found.ttft_s else [])]
+    assert all(value is None or value >= 0 for value in told)

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import pytest
+from hostile import one_sentence
 
 from planner.catalog.residuals import MEASURED_FILE
 from planner.command import main
@@ -354,3 +355,10 @@ def test_a_sample_of_shipped_rows_scores_as_recorded() -> None:
             assert value == pytest.approx(recorded[found.id].predicted["calibrated"][metric], rel=0.05), (found.id, metric)
     dense: list[Scored] = [r for r in report.rows if r.model_class == "dense"]
     assert sum(abs(r.error["tpot"]) for r in dense) / len(dense) < 0.15
+
+
+@pytest.mark.parametrize(("field", "wrong"), [("tp", "1e15"), ("isl_mean", "1e15"), ("load_value", "1e15"), ("osl_mean", "1e9")])
+def test_a_row_beyond_all_scenarios_is_skipped_with_a_reason(field: str, wrong: str) -> None:
+    with pytest.raises(CannotModel, match="scenario refused: ") as reason:
+        case_of(row(**{field: wrong}), None, "calibrated")
+    one_sentence(str(reason.value))

@@ -172,7 +172,7 @@ def host(engine: str, version: str, async_scheduling: bool, gpu: str = "") -> di
 def _version(text: str) -> tuple[int, ...]:
     parts = []
     for part in text.lstrip("v").split("."):
-        digits = "".join(c for c in part if c.isdigit())
+        digits = "".join(c for c in part if c.isdecimal())
         if not digits:
             break
         parts.append(int(digits))

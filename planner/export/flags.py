@@ -55,4 +55,4 @@ def flag_list(program: str, version: str | None = None) -> FlagList:
 
 
 def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.lstrip("v").split("."))
+    return tuple(int(part) if part.isdecimal() else 0 for part in version.lstrip("v").split("."))

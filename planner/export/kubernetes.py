@@ -355,7 +355,7 @@ def image(s: Scenario) -> str:
 
 def _tag(version: str) -> str:
     """v0.19.0 of a number; a moving name stays as it is."""
-    return f"v{version}" if version[:1].isdigit() else version
+    return f"v{version}" if version[:1].isdecimal() else version
 
 
 def _config_map(name: str, command: Command) -> dict[str, Any]:

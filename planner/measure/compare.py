@@ -268,6 +268,10 @@ def calibration(rows: Sequence[Row], pairs: Sequence[tuple[Row, Mapping[str, Any
     )
 
 
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if 0.01 <= value < 1e4 else f"{value:.3g}"
+
+
 def _sentence(comparisons: Sequence[Comparison], components: Sequence[Component]) -> str:
     agreed = sum(c.agrees for c in comparisons)
     told = f"{agreed} of {len(comparisons)} measured figures lie in the plan's bands"
@@ -275,7 +279,7 @@ def _sentence(comparisons: Sequence[Comparison], components: Sequence[Component]
     if off:
         worst = max(off, key=lambda c: abs(math.log(c.ratio)) if c.ratio and c.ratio > 0 else 0.0)
         gap_ms = abs((worst.measured or 0.0) - (worst.predicted or 0.0)) / MS
-        by = f"a factor of {worst.ratio:.2f}" if worst.ratio and worst.ratio > 0 else f"{gap_ms:.3g} ms"
+        by = f"a factor of {_ratio(worst.ratio)}" if worst.ratio and worst.ratio > 0 else f"{gap_ms:.3g} ms"
         told += f"; {_WORDS[worst.name]} is {worst.verdict} than planned by {by}"
         others = [f"{_WORDS[c.name]} ({c.verdict})" for c in off if c is not worst]
         told += f"; also off: {', '.join(others)}" if others else ""

@@ -7,11 +7,14 @@ and leaves out everything older.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from planner.measure.prometheus import Snapshot, Spread, difference, one_rank, parse, spread
 from planner.problems import InputError
+
+COUNT = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class _Reader:
         """The first histogram that is there and holds something, its label sets added up."""
         for name in names:
             count = self.total(f"{name}_count")
-            if count:
+            if count is not None and count > 0.5:
                 return spread(self._samples.get(f"{name}_bucket", {}), count, self.total(f"{name}_sum"))
         return None
 
@@ -185,7 +188,7 @@ class _Reader:
         for labels in self._samples.get("cache_config_info", {}):
             known = dict(labels)
             blocks, size = known.get("num_gpu_blocks", ""), known.get("block_size", "")
-            if blocks.isdigit() and size.isdigit() and len(blocks) < 16 and len(size) < 16:
+            if COUNT.fullmatch(blocks) and COUNT.fullmatch(size):
                 engine = known.get("engine") or known.get("dp_rank")
                 by_engine[engine] = max(by_engine.get(engine, 0.0), float(blocks) * float(size))
         return math.fsum(by_engine.values()) or None
@@ -196,7 +199,7 @@ class _Reader:
         per_position: dict[int, float] = {}
         for labels, value in self._samples.get("spec_decode_num_accepted_tokens_per_pos", {}).items():
             position = dict(labels).get("position") or dict(labels).get("pos")
-            if position is not None and position.isdigit() and int(position) < 64:
+            if position is not None and COUNT.fullmatch(position) and int(position) < 64:
                 per_position[int(position)] = per_position.get(int(position), 0.0) + value
         if not per_position:
             return None, None
@@ -215,7 +218,8 @@ class _Reader:
 
 
 def _over(top: float | None, bottom: float | None) -> float | None:
-    return top / bottom if top is not None and bottom else None
+    """A mean over things counted: none where less than one was, which only rounding or nonsense leaves."""
+    return top / bottom if top is not None and bottom is not None and bottom > 0.5 else None
 
 
 def _share(value: float | None) -> float | None:

@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from planner.problems import InputError
+from planner.scenario.base import LARGEST
 
 Name = Literal["vllm", "sglang"]
 LONGEST_TEXT = 20 * 10**6
@@ -43,7 +45,7 @@ def parse(text: str) -> tuple[Name, Snapshot]:
         if match is None:
             continue
         engine, separator, name = match["name"].partition(":") if ":" in match["name"] else match["name"].partition("_")
-        value = _number(match["value"])
+        value = _count(match["value"])
         if engine not in found or not separator or value is None:
             continue
         labels = tuple(sorted(LABEL.findall(match["labels"] or "")))
@@ -94,10 +96,13 @@ def one_rank(samples: Snapshot) -> Snapshot:
 def spread(buckets: Mapping[Labels, float], count: float, total: float | None) -> Spread:
     bounds: dict[float, float] = {}
     for labels, value in buckets.items():
-        bound = _number(dict(labels).get("le", ""), infinite=True)
+        text = dict(labels).get("le", "")
+        bound = math.inf if text.lstrip("+").lower() == "inf" else _count(text)
         if bound is not None:
             bounds[bound] = bounds.get(bound, 0.0) + value
     ordered = sorted(bounds.items())
+    heights = accumulate((height for _, height in ordered), max)  # a bucket holds those below it
+    ordered = [(bound, height) for (bound, _), height in zip(ordered, heights, strict=True)]
     return Spread(count, total / count if total is not None else None, *(_quantile(ordered, count, q) for q in (0.5, 0.9, 0.95, 0.99)))
 
 
@@ -113,9 +118,10 @@ def _quantile(buckets: list[tuple[float, float]], count: float, share: float) ->
     return None
 
 
-def _number(text: str, infinite: bool = False) -> float | None:
+def _count(text: str) -> float | None:
+    """A number as these metrics have them: finite, not below zero, of a size that can be added up."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) or (infinite and value == math.inf) else None
+    return value if 0 <= value <= LARGEST else None

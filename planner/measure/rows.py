@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from planner.files import columns_once
 from planner.problems import InputError
+from planner.scenario.base import LARGEST, SMALLEST
 
 Row = dict[str, Any]
 """One operating point by the names of `COLUMNS`; unknown is None. Times in milliseconds, as the file has them."""
@@ -91,14 +91,14 @@ def _text(value: Any) -> str | None:
 
 
 def number(value: Any, positive: bool = False) -> float | None:
-    """A finite, non-negative number (above zero when `positive`), or None."""
+    """A non-negative number (above zero when `positive`) of a size that a scenario can have, or None."""
     if value is None or isinstance(value, bool):
         return None
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) and (found > 0 if positive else found >= 0) else None
+    return found if (SMALLEST if positive else 0) <= found <= LARGEST else None
 
 
 def _is_number(text: str) -> bool:
@@ -158,7 +158,7 @@ def from_csv(text: str, where: str = "the file") -> list[Row]:
                 raise InputError(f"{where} has more than {LARGEST_ROWS:,} rows; split it")
             said = {name: cell.strip() for name, cell in zip(header, cells, strict=False) if name in COLUMNS}
             for name in NUMBERS & said.keys():
-                if any(map(str.isdigit, said[name])) and not _is_number(said[name]):
+                if any(map(str.isdecimal, said[name])) and not _is_number(said[name]):
                     raise InputError(
                         f"{where}, line {reader.line_num}: {name} is {said[name][:40]!r}; write a number like 9.5 or leave it empty"
                     )

@@ -13,7 +13,7 @@ from planner import architecture, hardware, memory, sharding
 from planner.architecture.storage import WEIGHT_BYTES
 from planner.catalog.gpus import gpu
 from planner.problems import InputError
-from planner.scenario import Hardware, Model, Scenario
+from planner.scenario import Hardware, Model, Scenario, parse
 from planner.units import GB
 from planner.validate import harness, names
 from planner.validate.rows import Row
@@ -121,7 +121,7 @@ def _case(row: Row, model: Model, arch: architecture.Architecture, slug: str, en
         regime += ", disaggregated"
     if drafts:
         regime += ", speculative"
-    built = Scenario.model_validate(scenario)
+    built = parse(scenario)
     if not row.disagg:
         built = _with_memory(built, row, known)
     return Case(row, built, built.model.name, slug, family, engine, "moe" if moe else "dense", regime, known.name)

@@ -228,5 +228,5 @@ def mimo_v2_audio(c: Config, text: int) -> int:
     """Codes of each channel are embedded and joined by a small transformer; the codec that makes them runs elsewhere."""
     h, ff, n = c.whole("input_local_dim"), c.whole("input_local_intermediate_size"), c.whole("input_local_layers", high=1000)
     channels, rows = c.whole("audio_channels", default=20), c.get("speech_vocab_size")
-    codes = int(rows) if isinstance(rows, (int, str)) and str(rows).isdigit() and len(str(rows)) < 8 else 1280
+    codes = int(rows) if isinstance(rows, (int, str)) and str(rows).isdecimal() and len(str(rows)) < 8 else 1280
     return channels * codes * h + n * block(h, ff, gated=True, norm_params=1) + c.whole("group_size", default=4) * h * text + text * text
