@@ -294,6 +294,23 @@ class TestFullPlans:
         assert second not in refiner._asked
         assert refiner.ready(first) == {"name": "a"}
 
+    def test_pages_look_less_often_the_more_of_them_wait(self, monkeypatch):
+        refiner = plans.Refiner(1)
+        busy = threading.Event()
+        monkeypatch.setattr(plans, "_full", lambda scenario, _: busy.wait(60) and {"name": scenario.name})
+        assert refiner.look_every_s() == plans.LOOK_EVERY_S
+        many = [SMALL.model_copy(update={"name": str(i)}) for i in range(50)]
+        seen = []
+        for scenario in many:
+            refiner.ask(scenario)
+            seen.append(refiner.look_every_s())
+        assert seen == sorted(seen)
+        assert seen[0] == plans.LOOK_EVERY_S
+        assert seen[-1] == plans.LOOK_EVERY_AT_MOST_S
+        busy.set()
+        assert refiner._asked[many[-1]].result(timeout=60) == {"name": "49"}
+        assert refiner.look_every_s() == plans.LOOK_EVERY_S
+
     def test_a_failure_is_told_and_the_next_plan_is_made(self, monkeypatch):
         refiner = plans.Refiner(1)
 

@@ -24,6 +24,9 @@ from planner.worker import Worker
 Json = dict[str, Any]
 KEPT = 128
 """Plans of each kind kept as JSON for all sessions together, about 90 kB each."""
+LOOK_EVERY_S = 0.5
+"""How often a page looks for its full plan, per page that waits for one: the more wait, the later any of them can come."""
+LOOK_EVERY_AT_MOST_S = 4.0
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
@@ -94,6 +97,12 @@ class Refiner:
                 self._asked.popitem(last=False)[1].cancel()
         return future.done()
 
+    def look_every_s(self) -> float:
+        """How long a page may rest before it looks for its plan again."""
+        with self._lock:
+            waiting = sum(not future.done() for future in self._asked.values())
+        return min(LOOK_EVERY_S * max(1, waiting), LOOK_EVERY_AT_MOST_S)
+
     def drop(self, scenario: Scenario) -> None:
         """Forget a plan that nobody waits for any more, unless it has started."""
         with self._lock:
@@ -130,9 +139,12 @@ def refused(scenario: Scenario) -> str | None:
     return None
 
 
-@st.fragment(run_every=0.5)
 def refine(scenario: Scenario) -> None:
-    """Ask for the full plan once the settings have rested for half a second, and show it when it is there."""
+    """Ask for the full plan once the settings have rested for a look's interval, and show it when it is there."""
+    st.fragment(_look, run_every=refiner().look_every_s())(scenario)
+
+
+def _look(scenario: Scenario) -> None:
     asked: Scenario | None = st.session_state.get("refining")
     if asked != scenario:
         if asked is not None:
