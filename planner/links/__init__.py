@@ -27,6 +27,8 @@ MAX_NOTES = 8
 """Notes beyond this are counted, not listed."""
 THEN = "then.floor_usd_per_mtok_output"
 """Query key of a figure that a shared link carries along; no setting."""
+UNUSED = "This link is not used"
+"""How the only note on a link begins of which nothing could be read."""
 SAME_PRICE = 0.005
 """Relative difference below which a price counts as the same."""
 
@@ -109,7 +111,7 @@ def decode(link: str | Mapping[str, str | Iterable[str]]) -> tuple[Scenario, Not
         version = migrate.known_version(query.pop("schema_version", [str(migrate.UNSTATED_VERSION)])[-1])
         query.pop(THEN, None)
     except InputError as error:
-        return Scenario(), (f"This link is not used: {error}",)
+        return Scenario(), (f"{UNUSED}: {error}",)
     base, notes = _preset(query.pop("preset", []))
     values, changes = migrate.paths({tuple(key.split(".")): texts for key, texts in query.items()}, version)
     accepted, refused = _read_all({".".join(path): value for path, value in values.items()}, base)

@@ -128,6 +128,7 @@ def cannot_run(plan: Json, scenario: Scenario) -> None:
             # Ways out that stand below as buttons are not told twice.
             st.error(plain(sentence(problem, way_out=not offered)))
     remedies(plan, scenario)
+    st.caption("Recommend, in the menu above, looks for the cheapest fleet on which it fits and keeps the promise.")
     if plan["memory"]["fits"] is None:
         layouts(scenario)
     if plan["memory"]["fits"] is not None:

@@ -48,9 +48,8 @@ def list_prices(plan: Json, scenario: Scenario) -> None:
             "$ out": usd(p["output"]),
             "$ blended": usd(p["blended"]),
             "times this plan": p["ratio"],
-            "own fleet pays from, requests a day": compact((cost["break_even_requests_per_day"].get(p["label"]) or {}).get("uncached")),
-            "date": dated(p["date"], "yours"),
-            "source": p["source"],
+            "own fleet pays from (requests a day)": compact((cost["break_even_requests_per_day"].get(p["label"]) or {}).get("uncached")),
+            "source": f"{p['source']}, {dated(p['date'], 'yours')}",
         }
         for p in cost["list_prices"]
     ]

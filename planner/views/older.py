@@ -20,6 +20,7 @@ PRICE = "Cost per M output tokens"
 @st.fragment
 def against_today() -> None:
     """Take the file, plan its scenario anew, say what changed."""
+    state.show_adopted()
     st.subheader("An older plan, against today", anchor=False)
     file = st.file_uploader(
         "An exported plan", type=["json", "html", "md", "xlsx", "zip"], key="older_plan", help="As downloaded under Share and export."

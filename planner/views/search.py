@@ -56,7 +56,10 @@ def show(search: Search) -> None:
                     on_click=state.adopt,
                     args=(option.scenario,),
                 )
-        components.table([_row(o) for o in options], "Fleets that keep the promise, cheapest first")
+        point = f"p{search.scenario.slo.percentile}"
+        components.table([_row(o, point, len(options) > 1) for o in options], "Fleets that keep the promise, cheapest first")
+        for note in dict.fromkeys(note for option in options for note in option.notes):
+            st.caption(plain(f"* {note[:1].upper()}{note[1:]}."))
     counts: dict[str, int] = {}
     for out in search.exclusions:
         counts[out.stage] = counts.get(out.stage, 0) + out.candidates
@@ -78,17 +81,15 @@ def show(search: Search) -> None:
     )
 
 
-def _row(option: Option) -> dict[str, Any]:
+def _row(option: Option, point: str, several: bool) -> dict[str, Any]:
     return {
-        "fleet": f"{option.replicas} × ({layout(option.label)})",
+        "fleet": f"{option.replicas} × ({layout(option.label)}){' *' if option.notes else ''}",
         "GPUs": option.gpus,
-        "per month": usd(option.usd_per_month),
-        "$ per M": usd(option.usd_per_mtok_blended),
-        "TTFT": seconds(option.ttft_s),
-        "TPOT": seconds(option.tpot_s),
-        "margin": percent(1 - option.strain),
-        "limited by": option.worst_promise,
-        "tie": "tie with the best" if option.tie else "",
-        "sequences": compact(option.scenario.engine.max_num_seqs),
-        "notes": "; ".join(option.notes),
+        "$ per month": f"{usd(option.usd_per_month)}{' (tie)' if option.tie and several else ''}",
+        "$ per M tokens": usd(option.usd_per_mtok_blended),
+        f"TTFT {point}": seconds(option.ttft_s),
+        f"TPOT {point}": seconds(option.tpot_s),
+        "tightest promise": option.worst_promise.removeprefix(f"{point} "),
+        "room left": percent(1 - option.strain),
+        "most at once": compact(option.scenario.engine.max_num_seqs),
     }

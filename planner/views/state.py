@@ -37,7 +37,9 @@ def open_link() -> None:
     if "_scenario" not in st.session_state:
         scenario, notes = links.decode(ours)
         remember(scenario, notes)
-        st.session_state["_then"] = (scenario, links.then_usd_per_mtok(ours.get(links.THEN, ())))
+        # A link that is not used at all says nothing about what has moved since.
+        unused = any(note.startswith(links.UNUSED) for note in notes)
+        st.session_state["_then"] = (scenario, None if unused else links.then_usd_per_mtok(ours.get(links.THEN, ())))
         canonical = address(scenario) | {key: texts for key, texts in raw.items() if key in VIEW_KEYS}
         if {key: [t] if isinstance(t, str) else list(t) for key, t in canonical.items()} != raw:
             st.query_params.from_dict(canonical)
@@ -97,6 +99,12 @@ def adopt(scenario: Scenario) -> None:
     st.session_state["_adopted"] = True
     st.query_params.update({path: texts for path, texts in query.items() if path in leaves() and path not in drawn})
     remember(scenario)
+
+
+def show_adopted() -> None:
+    """At the start of a fragment with a button that adopts: its click runs the fragment alone, which would leave all else as it was."""
+    if "_adopted" in st.session_state:
+        st.rerun()
 
 
 def others() -> list[str]:

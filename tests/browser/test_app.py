@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -12,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from planner import export, links, presets
 from planner.scenario import Scenario
+from planner.views import verdict
 
 SMALL = "workload.num_prompts=60"
 OLDER = Path(__file__).parents[1] / "data" / "documents" / "plan-and-what-ifs.json"
@@ -158,12 +158,15 @@ def test_how_requests_come_is_a_choice_that_the_link_keeps(page: Page):
 
 
 def test_an_older_plan_is_compared_with_today(page: Page):
+    older = export.read(OLDER.read_bytes(), OLDER.name).scenario
     go(page, f"/compare?{SMALL}")
     page.get_by_test_id("stFileUploader").last.locator("input[type=file]").set_input_files(OLDER)
     expect(page.get_by_text(re.compile(r"A million output tokens cost .* then, .* now"))).to_be_visible(timeout=90_000)
     page.get_by_role("button", name="Adopt its scenario").click()
-    settle(page)
-    assert query(page)["name"] == [json.loads(OLDER.read_text("utf-8"))["scenario"]["name"]]
+    expect(page.get_by_text(verdict.title({}, older)).first).to_be_visible(
+        timeout=30_000
+    )  # all of the page, not only the part with the button
+    assert query(page)["name"] == [older.name]
 
 
 def test_a_claim_starts_empty_and_an_example_is_one_click_away(page: Page):
@@ -181,3 +184,15 @@ def test_a_drill_runs_when_asked_and_says_what_it_showed(page: Page):
     expect(page.get_by_text(re.compile("One of 1 replica goes: .* keep the promise")).first).to_be_visible(timeout=60_000)
     settle(page)
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(1)
+
+
+def test_a_recommended_fleet_is_adopted_by_the_whole_page(page: Page):
+    go(page, f"/recommend?{SMALL}&recommend.gpus=l40s")
+    page.get_by_role("button", name="Find the cheapest fleets").click()
+    adopt = page.get_by_role("button", name=re.compile("^Adopt ")).first
+    expect(adopt).to_be_visible(timeout=120_000)
+    settle(page)
+    adopt.click()
+    expect(page.get_by_text("You have adopted one of these")).to_be_visible(timeout=30_000)
+    assert query(page)["hardware.gpu"] == ["l40s"]
+    expect(page.get_by_text(re.compile(r"^llama-3.1-8b in .* × l40s")).first).to_be_visible()

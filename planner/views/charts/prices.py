@@ -117,7 +117,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
                         "$ per M tokens at this plan's mix of input, cached and output",
                         stack=None,
                         scale=room(max([1e-9, *(p["blended"] for p in listed), own]), 60),
-                        axis={"format": "$~g", "tickCount": 6},
+                        axis={"format": "$~g", "tickCount": 6, "labelBound": 10},
                     ),
                     "color": {
                         "field": "kind",

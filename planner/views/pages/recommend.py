@@ -50,6 +50,7 @@ def render() -> None:
 @st.fragment
 def _search(scenario: Scenario) -> None:
     """Choose the space, run the search with progress, show what it has found."""
+    state.show_adopted()
     offered = list(recommend.default_gpus(scenario))
     usual = [gpu for gpu in dict.fromkeys((scenario.hardware.gpu, *COMMON)) if gpu in offered]
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -75,7 +76,9 @@ def _search(scenario: Scenario) -> None:
             "are simulated: seconds to a minute or two."
         )
         return
-    if (held.scenario, held.gpus) != (scenario, tuple(gpus)):
+    if held.gpus == tuple(gpus) and any(scenario == option.scenario for option in held.options):
+        st.info("You have adopted one of these: Plan shows it in full, Share and export hands it on.")
+    elif (held.scenario, held.gpus) != (scenario, tuple(gpus)):
         st.warning("These results are for the settings before the last change. Search again to update them.")
     elif held.result is None:
         st.warning("The search was stopped before its end; this is what it had found.")
