@@ -257,6 +257,7 @@ def mlp_of(c: Config, family: Family, i: int, routed: bool, has_experts: bool) -
 
 
 def attention_tensors(c: Config, family: Family, hidden: int, d: Draft) -> list[Tensor]:
+    """Weights of a layer's attention; none where it has no attention, or an extra has put them there already."""
     a = d.attention
     if a is None or any(t.name.startswith(mixers.P) for t in d.tensors):
         return []
@@ -293,6 +294,7 @@ def attention_tensors(c: Config, family: Family, hidden: int, d: Draft) -> list[
 
 
 def mlp_tensors(c: Config, family: Family, hidden: int, mlp: Mlp) -> list[Tensor]:
+    """Weights of a layer's MLP: dense, or experts with their router and shared ones."""
     if not mlp.experts:
         return mlps.dense(hidden, mlp, bias=flag(c, family.mlp_bias)) if mlp.intermediate else []
     return mlps.moe(
@@ -383,4 +385,5 @@ def rope_rows(c: Config, longest: int) -> int:
 
 
 def flag(c: Config, trait: Trait) -> bool:
+    """A trait that is the family's own, or the configuration's under the key that it names."""
     return c.switch(trait) if isinstance(trait, str) else trait

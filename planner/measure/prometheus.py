@@ -94,6 +94,7 @@ def one_rank(samples: Snapshot) -> Snapshot:
 
 
 def spread(buckets: Mapping[Labels, float], count: float, total: float | None) -> Spread:
+    """Mean and percentiles of a histogram: `buckets` by labels, `le` among them, `count` observations that add up to `total`."""
     bounds: dict[float, float] = {}
     for labels, value in buckets.items():
         text = dict(labels).get("le", "")

@@ -9,6 +9,7 @@ from planner.units import MS
 
 
 def measured_lines(found: dict[str, Any]) -> Iterable[str]:
+    """A measurement (`summary.document`) as lines of text, with its comparison where it has one."""
     summary = found["summary"]
     yield f"{found['endpoint']['model']} at {found['endpoint']['base_url']}, {found['date']}"
     rows = []
@@ -34,6 +35,7 @@ def measured_lines(found: dict[str, Any]) -> Iterable[str]:
 
 
 def comparison_lines(comparison: dict[str, Any]) -> Iterable[str]:
+    """Measured rows over the plan's bands, the part that is off, and the factor on offer, as lines of text."""
     rows = (
         [
             c["row"][-40:],
@@ -59,6 +61,7 @@ def comparison_lines(comparison: dict[str, Any]) -> Iterable[str]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterable[str]:
+    """Left-aligned columns, line by line."""
     lines = [[str(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     for line in lines:
@@ -70,6 +73,7 @@ def _ms(value_s: float | None) -> str:
 
 
 def digits(value: float | None) -> str:
+    """Four significant digits; a dash for what is not known."""
     return "–" if value is None else f"{value:.4g}"
 
 

@@ -86,6 +86,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
+    """What all replications of a load say: latencies, rates, and how they were simulated."""
+
     latency: Latency
     throughput: Throughput
     simulation: Run

@@ -40,6 +40,8 @@ Mode = Literal["planning", "benchmark"]
 
 
 class Simulation(Part):
+    """How the traffic is simulated."""
+
     mode: Mode = "planning"
     """`planning` removes warm-up and replicates; `benchmark` keeps ramp and drain as a client measures."""
     replications: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -49,6 +51,8 @@ class Simulation(Part):
 
 
 class Calibration(Part):
+    """A factor on every step, measured on the user's own engine and GPU."""
+
     engine: Slug = "vllm"
     """Engine the factor was measured on."""
     gpu: Slug = "h100-sxm"

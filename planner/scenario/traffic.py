@@ -59,6 +59,8 @@ Length = Tokens | Lengths
 
 
 class Slo(Part):
+    """What users are promised."""
+
     ttft_s: Positive | None = 1.0
     """Promise on time to first token, s; null means none."""
     tpot_s: Positive | None = 0.05
@@ -70,6 +72,8 @@ class Slo(Part):
 
 
 class PriorityClass(Part):
+    """A share of the requests with a priority, and perhaps promises, of its own."""
+
     share: Share = 1.0
     """Share of requests in this class."""
     priority: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
@@ -79,6 +83,8 @@ class PriorityClass(Part):
 
 
 class TraceRef(Part):
+    """Recorded traffic to replay."""
+
     name: Slug = ""
     """A shipped trace, or the label of an uploaded one."""
     content_hash: Annotated[str, Field(max_length=64)] | None = None
@@ -86,6 +92,8 @@ class TraceRef(Part):
 
 
 class Workload(Part):
+    """What arrives: when, how long, how much of it shared."""
+
     request_rate: NonNegative | None = 4.0
     """Open loop: requests per second of the whole fleet, recorded arrivals scaled to it; null for a closed loop or a trace's own pace."""
     max_concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,12 @@ class Timeline:
 
 
 COLUMNS = tuple(f.name for f in fields(Timeline) if f.type == "np.ndarray")
+"""The fields that hold a value a request; `status` is the last."""
 WHOLE = {"number", "input_tokens", "output_tokens", "decode_steps", "cached_tokens", "preemptions", "priority_class", "status"}
 """Columns of whole numbers; the ledger keeps all as doubles, which hold them exactly."""
+
+_figures = attrgetter(*COLUMNS[:-1])
+"""What a request says of itself by the names of the columns; its status is a word there."""
 
 
 class Ledger:
@@ -155,24 +160,8 @@ class Ledger:
 
     def add(self, request: Request) -> None:
         """Write down a request that has ended, or that never will."""
-        self._rows.extend(
-            (
-                request.number,
-                request.arrival_s,
-                request.scheduled_s,
-                request.first_token_s,
-                request.answer_s,
-                request.finish_s,
-                request.input_tokens,
-                request.output_tokens,
-                request.decode_steps,
-                request.cached_tokens,
-                request.preemptions,
-                request.priority_class,
-                request.truncated,
-                STATUS_NUMBER.get(request.status, UNFINISHED),
-            )
-        )
+        self._rows.extend(_figures(request))
+        self._rows.append(STATUS_NUMBER.get(request.status, UNFINISHED))
         if request.reason:
             self._reasons[request.reason] = None
 

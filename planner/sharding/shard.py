@@ -212,6 +212,7 @@ def kv_heads_per_rank(kv_heads: int, tp: int) -> int:
 
 
 def shard_attention(a: Attention, tp: int, kv_precision: str) -> ShardAttention:
+    """Attention of one layer as one of `tp` ranks computes and caches it."""
     kv_heads = kv_heads_per_rank(a.kv_heads, tp)
     size = KV_BYTES[kv_precision]
     copies = 1.0 if a.mla else kv_heads / a.kv_heads

@@ -13,6 +13,7 @@ def block(h: int, ff: int, *, gated: bool = False, bias: bool = True, norms: int
 
 
 def sizes(c: Config) -> tuple[int, int, int]:
+    """(width, width of the MLP, layers) of an encoder."""
     h = c.whole("hidden_size", "embed_dim", "vt_hidden_size", "width", "d_model", "dim")
     layers = c.whole("num_hidden_layers", "depth", "vt_num_hidden_layers", "num_layers", "layers", "encoder_layers", high=1000)
     return (
@@ -25,10 +26,12 @@ def sizes(c: Config) -> tuple[int, int, int]:
 
 
 def patches(c: Config) -> int:
+    """Patches of one square image."""
     return (c.side("image_size") // c.side("patch_size")) ** 2
 
 
 def patch(c: Config, h: int, bias: bool = True) -> int:
+    """Parameters of the projection of a patch of pixels, over all its frames, to width `h`."""
     frames = c.whole("temporal_patch_size", default=1)
     return c.whole("num_channels", "in_channels", default=3) * frames * c.side("patch_size", default=14) ** 2 * h + (h if bias else 0)
 
