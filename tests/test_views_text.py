@@ -271,3 +271,11 @@ def test_figures_that_differ_from_the_plan_page_are_explained_with_its_figures(a
     repeated = json.loads(json.dumps(shown))
     repeated["latency"]["ttft_s"]["p95"] = 0.857
     assert "TTFT p95 857" in comparison.beside_the_plan_page(shown, repeated, 95)
+
+
+def test_words_on_a_chart_are_drawn_once():
+    rows = [{"volume": float(v), "own": 2.0, "api": 3.0} for v in range(1, 50)]
+    layers = fleet_charts.break_even(rows, [{"volume": 9.0, "label": "this plan"}], Ink.of(False))["layer"]
+    words = [layer for layer in layers if layer["mark"]["type"] in ("text", "rule")]
+    assert len(words) == 2
+    assert all(len(layer["data"]["values"]) == 1 for layer in words)

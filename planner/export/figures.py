@@ -31,7 +31,7 @@ UNITS = {
     "usd": Unit("", before="$"),
     "s": Unit("s"),
     "ms": Unit("ms", MS),
-    "gib": Unit("GiB", GIB, 2),
+    "gib": Unit("GiB", GIB),
     "gb": Unit("GB", GB, 1),
     "bytes": Unit("bytes", decimals=0),
     "gb_s": Unit("GB/s", GB),

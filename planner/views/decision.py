@@ -11,7 +11,7 @@ from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.views import components, weeks
 from planner.views.charts import fleet as charts
-from planner.views.text import plain, usd
+from planner.views.text import percent, plain, usd
 
 Bars = tuple[sensitivity.Outcome, tuple[sensitivity.Bar, ...]]
 
@@ -35,13 +35,19 @@ def tab(found: weeks.Fleet, plan: components.Json, scenario: Scenario) -> None:
     rows = [row for bar in bars if (row := _row(bar, saved))]
     rows.sort(key=lambda row: -abs(row["high"] - row["low"]))
     cheaper = "own fleet" if now.buys else "API"
-    takeaway = (
-        f"Today the {cheaper} is cheaper by {usd(abs(saved))} a month, with {now.replicas} replica{'s' if now.replicas > 1 else ''}. "
-    )
+    takeaway = f"Today the {cheaper} is cheaper by {usd(abs(saved))} a month. " + _sized(now.replicas, found, scenario)
     flipped = [row["name"] for row in rows if min(row["low"], row["high"]) < 0 < max(row["low"], row["high"])]
     takeaway += f"A fifth up or down of {', '.join(flipped)} would flip it." if flipped else "No single input moved by a fifth flips it."
     components.chart(charts.tornado(rows, saved, components.ink()), takeaway)
     _flips(case)
+
+
+def _sized(replicas: int, found: weeks.Fleet, scenario: Scenario) -> str:
+    """How many replicas this counts, and why the page's fixed fleet may have more."""
+    counted = f"This counts {replicas} replica{'s' * (replicas != 1)}, the fewest that keep the promise in simulation"
+    if replicas == found.static.peak_replicas:
+        return f"{counted}. "
+    return f"{counted}; the fixed fleet above has {found.static.peak_replicas}, to stay below {percent(scenario.fleet.target_utilization)} busy. "
 
 
 def _row(bar: sensitivity.Bar, saved: float) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from planner.catalog.rental import BASES, dated
 from planner.cost import Load, mix_of
 from planner.economics import power as electricity
 from planner.economics import waterfall as economics
+from planner.economics.breakeven import DAYS_PER_MONTH
 from planner.scenario import Scenario, set_path
 from planner.views import components, plans, state, weeks
 from planner.views.charts import fleet as charts
@@ -101,6 +102,15 @@ def api(found: weeks.Fleet, plan: Json, scenario: Scenario) -> None:
         takeaway = (
             f"At {usd(1000 * price['usd_per_request'])} per 1,000 requests the API is cheaper at every volume that these replicas carry."
         )
+    api_usd_per_month = found_even.today * price["usd_per_request"] * DAYS_PER_MONTH
+    saved = api_usd_per_month - found.static.usd_per_month
+    st.markdown(
+        plain(
+            f"At this plan's {compact(found_even.today)} requests a day the {'own fleet' if saved > 0 else 'API'} is cheaper: "
+            f"{usd(found.static.usd_per_month)} a month for {found.static.peak_replicas:,} "
+            f"replica{'s' * (found.static.peak_replicas != 1)} of one's own, {usd(api_usd_per_month)} for the API."
+        )
+    )
     components.chart(charts.break_even(rows, marks, components.ink()), takeaway)
     st.caption(
         plain(

@@ -260,7 +260,7 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
         (
             "API instead",
             cell(month, "usd"),
-            f"a month of the same requests at the cheapest list price, {cheapest['label']}{_of_date(cheapest)}",
+            f"a month of the same requests at the cheapest list price, {cheapest['label']}{_of_date(cheapest)}{_beside(s, month)}",
         ),
         (
             "Break-even with it",
@@ -268,6 +268,14 @@ def _api_rows(s: Subject) -> list[tuple[Any, Any, Any]]:
             f"from there on the API costs more than this fleet's bill; this plan has {show(planned, 'requests_day')}",
         ),
     ]
+
+
+def _beside(s: Subject, api_usd_per_month: float | None) -> str:
+    """Which of the two is cheaper at the planned load, and by how much."""
+    own = s.part("cost").get("usd_per_month")
+    if not own or api_usd_per_month is None:
+        return ""
+    return f"; {show(abs(api_usd_per_month - own), 'usd')} a month {'less' if api_usd_per_month < own else 'more'} than this fleet"
 
 
 def _of_date(price: Any) -> str:

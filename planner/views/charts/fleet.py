@@ -58,10 +58,16 @@ def break_even(rows: Rows, marks: Rows, ink: Ink) -> Spec:
             "encoding": {"x": across, "y": x("api", "$ per month", scale=scale, axis=axis), "color": colour | {"datum": "API"}},
         },
     ]
+    once = {"values": [{}]}  # over the rows a word would be drawn once for each, on top of itself
     for i, mark in enumerate(marks):
         layers += [
-            {"mark": {"type": "rule", "strokeDash": [3, 3], "color": ink.faint}, "encoding": {"x": {"datum": mark["volume"]}}},
             {
+                "data": once,
+                "mark": {"type": "rule", "strokeDash": [3, 3], "color": ink.faint},
+                "encoding": {"x": {"datum": mark["volume"]}},
+            },
+            {
+                "data": once,
                 "mark": {"type": "text", "align": "left", "dx": 4, "color": ink.text},
                 "encoding": {"x": {"datum": mark["volume"]}, "y": {"value": 12 + 16 * i}, "text": {"value": mark["label"]}},
             },
