@@ -313,4 +313,5 @@ def test_the_layer_table_accounts_for_every_layer():
     assert "window 1,024" in rows[0].mixer
     assert rows[1].layers == "5, 11, 17, 23, …"
     assert positions((0, 1, 2, 5, 7, 9)) == "0–2, 5, 7, 9"
+    assert positions((0, 2, 4, 6, 8)) == "0, 2, 4, 6, …"
     assert all(r.weight_bytes_per_gpu_each > 0 for r in rows)
