@@ -61,7 +61,7 @@ def test_keys_are_dotted_paths_and_values_are_readable():
 
 
 BAD = {
-    "engine.max_num_seqs=7.5": "it should be a valid integer",
+    "engine.max_num_seqs=7.5": "it should be a whole number",
     "engine.max_num_seqs=": "256 is used instead",
     "engine.max_num_seqs=9&engine.max_num_seqs=10": "given 2 times",
     "engine.max_num_seqs=0": "greater than or equal to 1",
@@ -76,7 +76,7 @@ BAD = {
     "engine.max_num_seq=4": "did you mean engine.max_num_seqs?",
     "model=x": "did you mean model.name?",
     "zz=1": "is not a setting",
-    "speculative=perhaps": "valid boolean",
+    "speculative=perhaps": "true or false",
     "speculative.acceptance_rates=0.5,0.6,0.7": "must not increase",
     "workload.request_rate=": "give request_rate",
     'workload.input_len={"kind":"lognormal"}': "cannot be used",
@@ -87,7 +87,7 @@ BAD = {
     "model.hf_config=[]": "not a packed config.json",
     "model.hf_config=sha256:00": "paste the file itself",
     "quality.allowed_weight_precisions=bf16,x": "it should be",
-    "price.as_of=tomorrow": "pattern",
+    "price.as_of=tomorrow": "a day such as",
     "preset=../../etc/passwd": "no preset",
     "preset=beacon-405b": "did you mean beacon-405b-",
     "schema_version=99": "newer than this planner",
@@ -235,3 +235,16 @@ def test_a_pasted_model_behind_a_preset_does_not_take_its_name():
     old = {key: text for key, text in link.items() if key != "model.name"}
     assert links.decode(old)[0].model.name == "pasted-qwen2"
     assert links.decode({**old, "preset": "chat-70b-2xh100"})[0].model.name == "pasted-qwen2"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"), [('{"a":' * 100 + "1" + "}" * 100, "more than 40 levels"), ('{"a": "\\ud800"}', "half a character")]
+)
+def test_a_configuration_that_cannot_be_kept_is_told_without_our_names(config, said):
+    _, notes = links.decode({"model.hf_config": config})
+    assert said in notes[0]
+    assert "FrozenJson" not in notes[0]
+
+
+def test_a_list_that_is_too_long_is_no_word():
+    assert "at most 168 items" in links.decode({"fleet.demand_curve": ",".join(["1"] * 500)})[1][0]

@@ -1,6 +1,7 @@
 """The scenario is strict, frozen, hashable, documented, and says what is wrong in one sentence."""
 
 import json
+import re
 from typing import ClassVar
 
 import pytest
@@ -187,6 +188,22 @@ def test_no_class_of_ours_is_named_to_a_person(data: dict, path: str) -> None:
     assert told.startswith(f"{path} = ")
     assert "an object in braces" in told
     assert not any(word in told for word in ("FrozenJson", "instance of", "PriorityClass", "OffloadTier"))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"fleet": {"replicas": True}}, "replicas should be a number, not true"),
+        ({"fleet": {"demand_curve": [1] * 200}}, "it should have at most 168 items, not 200"),
+        ({"fleet": {"replicas": "1,5"}}, "fleet.replicas = '1,5' cannot be used: it should be a whole number"),
+        ({"price": {"as_of": "2026-02-30"}}, "it should be a day such as"),
+        ({"price": {"compare_to": "x"}}, "it should be a list"),
+        ({"name": 5}, "it should be text"),
+    ],
+)
+def test_types_are_told_in_words(data: dict, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        parse(data)
 
 
 def test_a_configuration_of_a_million_characters_is_refused() -> None:

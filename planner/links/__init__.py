@@ -18,7 +18,7 @@ from planner.problems import InputError
 from planner.scenario import SCHEMA_VERSION, Lengths, Scenario
 from planner.scenario.base import LARGEST
 from planner.scenario.deployment import DEFAULT_MODEL
-from planner.scenario.errors import nearest, shown
+from planner.scenario.errors import in_words, nearest, shown, telling
 
 MAX_LINK_CHARACTERS = 32_000
 """Longer links are refused whole: browsers and proxies cut them."""
@@ -196,8 +196,9 @@ def _kept(leaf: Leaf, base: Scenario) -> str:
 def _reason(error: ValueError, text: str) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
-    first = error.errors(include_url=False)[0]
-    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "it should be").split(", unable to")[0]
+    errors = error.errors(include_url=False)
+    first = max(errors, key=telling)
+    message = in_words(first["msg"])
     options = first.get("ctx", {}).get("expected", "").replace(" or ", ", ").replace("'", "").split(", ")
     near = difflib.get_close_matches(text.lower(), options, n=1) if text and first["type"] == "literal_error" else []
     return message + (f", did you mean {near[0]}?" if near else "")

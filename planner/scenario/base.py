@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import core_schema
 
 LARGEST = 10**15
@@ -102,7 +103,21 @@ def _deeper(value: Any, levels: int) -> bool:
     return levels == 0 or any(_deeper(v, levels - 1) for v in inner if isinstance(v, (dict, list, tuple)))
 
 
+def _takes_numbers(annotation: Any) -> bool:
+    return annotation in (int, float) or any(map(_takes_numbers, get_args(annotation)))
+
+
 class Part(BaseModel):
     """Base of every section: frozen, strict about names, documented field by field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, data: Any) -> Any:
+        """Python takes True for 1; whoever writes true does not mean one replica."""
+        for name, value in data.items() if isinstance(data, Mapping) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and _takes_numbers(field.annotation):
+                raise ValueError(f"{name} should be a number, not {str(value).lower()}")
+        return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from typing import Any, get_args, get_origin
@@ -71,9 +72,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         else:
             hint = f"; did you mean {near}?" if near else "; it is not part of a scenario, remove it"
         return f"{shown(path)[1:-1]} is not a known field{hint}"
-    # A union tells one error per branch; the branch that looked deepest is the one that was meant.
     same = [e for e in errors if dotted(e["loc"]).startswith(path)]
-    told = max(same, key=lambda e: (isinstance(e["input"], dict) and e["type"] == "value_error", len(e["loc"])))
+    told = max(same, key=telling)
     elsewhere = len({dotted(e["loc"]) for e in errors} - {dotted(e["loc"]) for e in same})
     more = f" ({elsewhere} more)" if elsewhere else ""
     section = dotted(told["loc"])
@@ -85,8 +85,37 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         # pydantic names our classes here, which mean nothing to a person.
         what = "an object in braces, as a model's config.json is" if told["type"] == "is_instance_of" else "an object in braces"
         return f"{section or 'scenario'} = {shown(told['input'])} cannot be used: it should be {what}{more}"
-    message = told["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+    message = in_words(told["msg"])
     return f"{dotted(told['loc']) or 'scenario'} = {shown(told['input'])} cannot be used: {message}{more}".replace("\n", " ")
+
+
+WORDS = (
+    ("Value error, ", ""),
+    (r"(Input|String|Tuple|Dictionary) should", "it should"),
+    (r", unable to .*", ""),
+    (r", got a number with a fractional part", ""),
+    (r" after validation\b", ""),
+    (r"\bvalid integer\b", "whole number"),
+    (r"\ba valid number\b", "a number"),
+    (r"\ba valid tuple\b", "a list"),
+    (r"\ba valid string\b", "text"),
+    (r"\ba valid boolean\b", "true or false"),
+)
+"""What pydantic says, and how a person says it."""
+
+
+def in_words(message: str) -> str:
+    """The message of a validation error without the names of Python's types."""
+    for pattern, words in WORDS:
+        message = re.sub(pattern, words, message)
+    return message
+
+
+def telling(error: Any) -> tuple[bool, bool, int]:
+    """How much one of several errors says. A union tells one per branch: what we wrote ourselves says most, then a value of the right
+    type, then the branch that looked deepest."""
+    kind = error["type"]
+    return kind == "value_error", not kind.endswith(("_type", "_parsing")) and kind != "is_instance_of", len(error["loc"])
 
 
 def dotted(location: tuple[int | str, ...]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from planner.scenario.base import NonNegative, NonNegativeInt, Part, Positive, PositiveShare, Share, Slug
 from planner.scenario.deployment import KvPrecision, WeightPrecision
@@ -79,6 +80,15 @@ class CustomPrice(Part):
     """USD per million output tokens."""
 
 
+def _a_day(text: str) -> str:
+    try:
+        if len(text) == 10 and text.isascii() and date.fromisoformat(text):
+            return text
+    except ValueError:
+        pass
+    raise ValueError("it should be a day such as 2026-11-30")
+
+
 class Price(Part):
     usd_per_gpu_hour: NonNegative | None = None
     """USD per GPU-hour; null means the catalogue's for this GPU and basis."""
@@ -92,7 +102,7 @@ class Price(Part):
     """Share of paid time that is busy; divides the floor price only."""
     compare_to: Annotated[tuple[Slug | CustomPrice, ...], Field(max_length=100)] = ()
     """`provider:model` list prices or prices of your own; empty means the hosts of this model."""
-    as_of: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    as_of: Annotated[str, AfterValidator(_a_day)] | None = None
     """Date of the price data a link was made with; shown when it differs from today's data."""
 
 
