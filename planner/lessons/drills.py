@@ -11,7 +11,8 @@ import numpy as np
 from planner import bounds, demand, fleet, workload
 from planner.metrics import e2e_s, meets, ttft_s
 from planner.plan import deployment
-from planner.plan.system import replica, trace_of
+from planner.plan.sample import trace_of
+from planner.plan.system import replica
 from planner.problems import InputError
 from planner.scenario import Scenario
 from planner.units import HOUR_S

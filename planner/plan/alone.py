@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner import traffic
-from planner.plan.deployment import Deployment
+from planner.plan.deployment import Deployment, Deployments
 from planner.plan.steady import decode_shape, prefill_alone_s
-from planner.plan.system import Deployments
 from planner.problems import Problem
 from planner.scenario import Scenario
 from planner.units import milliseconds

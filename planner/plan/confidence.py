@@ -9,8 +9,9 @@ from planner import architecture, bands
 from planner.cost import Cost
 from planner.metrics import Metrics, summarize
 from planner.plan import deployment as deployments
+from planner.plan.deployment import Deployments
 from planner.plan.load import Effort, Loaded, trace_pace
-from planner.plan.system import Deployments, run_once
+from planner.plan.system import run_once
 from planner.scenario import Scenario
 
 Figures = dict[str, float | None]

@@ -31,6 +31,10 @@ class Deployment:
     step_time: StepTime | Textbook
 
 
+Deployments = tuple[Deployment, ...]
+"""One, or the prefill and the decode deployment of a disaggregated plan."""
+
+
 def problems(scenario: Scenario) -> tuple[Problem, ...]:
     """Why the layout is illegal, if it is. A `Deployment` exists only where this holds no error."""
     arch = architecture.of(scenario.model)

@@ -7,9 +7,10 @@ from math import isfinite
 
 from planner.memory import Remedy, cheapest
 from planner.metrics import SENT, Kept, sent_share
+from planner.plan.deployment import Deployments
 from planner.plan.growth import Larger, larger
 from planner.plan.load import Loaded
-from planner.plan.system import Deployments, left_out, simulated_share
+from planner.plan.sample import left_out, simulated_share
 from planner.problems import Problem, Severity
 from planner.scenario import Scenario
 from planner.units import gibibytes, milliseconds

@@ -7,9 +7,10 @@ from math import ceil, isfinite
 
 from planner import bounds, cost
 from planner.metrics import on_average, overloaded, promises, reached
+from planner.plan.deployment import Deployments
 from planner.plan.knee import work
 from planner.plan.load import Loaded, trace_pace
-from planner.plan.system import Deployments, run_once
+from planner.plan.system import run_once
 from planner.scenario import Scenario
 from planner.units import HOURS_PER_MONTH
 

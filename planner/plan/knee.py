@@ -9,8 +9,8 @@ from math import inf, isfinite
 
 from planner import bounds, capacity, traffic
 from planner.metrics import Kept, on_average, overloaded, promises, reached, t_interval
+from planner.plan.deployment import Deployments
 from planner.plan.steady import decode_shape, plan_batch, prefill_rate
-from planner.plan.system import Deployments
 from planner.scenario import Scenario
 from planner.scheduler import Timeline
 

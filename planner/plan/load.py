@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Literal
 from planner import bounds, capacity, traces, traffic
 from planner.cost import Load
 from planner.metrics import Kept, Metrics, decided, on_average, overloaded, promises, reached, settled, summarize
+from planner.plan.deployment import Deployments
 from planner.plan.knee import knee, work
-from planner.plan.system import Deployments, run_once, simulated_share
+from planner.plan.sample import simulated_share
+from planner.plan.system import run_once
 from planner.scenario import Scenario
 from planner.scheduler import Timeline
 
