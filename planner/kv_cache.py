@@ -44,7 +44,7 @@ class _Run:
     """Consecutive keyed blocks of a prompt that share one fate."""
 
     keys: list[Hashable]
-    references: int = 0
+    references: int
     last_use: float = 0.0
     """When the last holder let go; counts only without references."""
     tier: int | None = None

@@ -78,10 +78,10 @@ def test_interruptions_of_an_hour() -> None:
     assert len(fleet.interruptions(np.random.default_rng(3), 1, 1.0, 3600.0)) > 10, "certain loss is a high rate, not an infinite one"
 
 
-def two_pools(source: Source, prefill: int, decode: int, seats: int = 8, latency_s: float = 0.5) -> disaggregated.DisaggregatedRun:
-    """Each cache of 20 tokens moves in half a second and 20 bytes at 10 a second."""
-    link = disaggregated.Link("wire", 10.0, latency_s)
-    pools = [build() for _ in range(prefill)], [build(seats) for _ in range(decode)]
+def two_pools(source: Source, prefill: int, decode: int, seats: int = 8, blocks: int = 100) -> disaggregated.DisaggregatedRun:
+    """Each cache of 20 tokens moves in half a second and 20 bytes at 10 a second; `seats` of the decode pool, `blocks` of the other."""
+    link = disaggregated.Link("wire", 10.0, 0.5)
+    pools = [build(blocks=blocks) for _ in range(prefill)], [build(seats) for _ in range(decode)]
     return disaggregated.simulate(source, *pools, lambda tokens: float(tokens), link)
 
 
@@ -111,6 +111,22 @@ def test_a_full_decode_replica_blocks_the_move() -> None:
     assert run.timeline.first_token_s.tolist() == [3.5, 9.0]
     assert (run.transfers.queue_s, run.transfers.blocked_s) == (5.5, 5.5)
     assert run.timeline.finish_s.tolist() == [6.5, 12.0]
+
+
+def test_a_prompt_holds_its_blocks_until_it_has_moved() -> None:
+    """Room for one prompt: the second is computed when the first has left at 3.5 s, and leaves at 4.5 s itself."""
+    run = two_pools(arriving([0.0, 0.0]), 1, 1, blocks=2)
+    assert run.timeline.scheduled_s.tolist() == [0.0, 3.5]
+    assert run.timeline.first_token_s.tolist() == [3.5, 7.0]
+    assert (run.transfers.queue_s, run.transfers.blocked_s) == (0, 0)
+
+
+def test_a_client_of_two_pools_sends_again_when_its_answer_has_come() -> None:
+    workload = Workload(max_concurrency=1, num_prompts=2, input_len=20, output_len=4)
+    run = two_pools(Source(requests(workload), block_size=16, max_concurrency=1), 1, 1)
+    first, second = run.timeline.arrival_s
+    assert run.timeline.finish_s - run.timeline.arrival_s == pytest.approx([6.5, 6.5])
+    assert second == pytest.approx(first + 6.5)
 
 
 def test_nothing_moved_has_no_mean() -> None:

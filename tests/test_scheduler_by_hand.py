@@ -174,3 +174,10 @@ def test_a_client_that_gives_up_before_the_engine_has_seen_it_leaves_nothing_beh
     run(replica, request(0, 10, 4), brief, request(2, 10, 5, arrival_s=0.5))
     assert (brief.status, brief.finish_s) == ("cancelled", 0.75)
     assert (replica.queue_length, replica.unfinished, replica.next_start_s()) == (0, [], inf)
+
+
+def test_a_client_does_not_wait_for_the_company_of_a_static_batch() -> None:
+    """The batch would start after ten seconds; of the two that wait for it one leaves after five."""
+    brief, patient = request(0, 10, 3, deadline_s=5.0), request(1, 10, 3)
+    run(Replica(Second(), Limits(max_num_seqs=3, static_timeout_s=10.0), KvCache(10, 16), POLICIES["static"]), brief, patient)
+    assert (brief.status, brief.finish_s, patient.scheduled_s, patient.finish_s) == ("cancelled", 5.0, 10.0, 13.0)

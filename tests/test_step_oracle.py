@@ -109,6 +109,17 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
         "parallel": {"pipeline_parallel_size": 4},
         "speculative": {"method": "draft_model", "draft_model": "llama-3.2-1b", "num_speculative_tokens": 2, "acceptance_rate": 0.3},
     },
+    "a small model with windows drafts": {
+        "model": {"name": "gpt-oss-120b"},
+        "precision": AUTO,
+        "parallel": tp(2),
+        "speculative": {"method": "draft_model", "draft_model": "gpt-oss-20b", "num_speculative_tokens": 3, "acceptance_rate": 0.3},
+    },
+    "a stated draft cost, windows": {
+        "model": {"name": "gpt-oss-20b"},
+        "precision": AUTO,
+        "speculative": {"num_speculative_tokens": 2, "acceptance_rate": 0.3, "draft_cost": 0.2},
+    },
     "a stated draft cost": {
         "model": LLAMA_8B,
         "parallel": {"pipeline_parallel_size": 2},
@@ -149,6 +160,7 @@ def test_a_step_takes_what_its_kernels_take(name: str, fidelity: str) -> None:
         assert step(shape) == pytest.approx(truth(shape), rel=1e-9)
         assert slow(shape) == pytest.approx(1.7 * step(shape), rel=1e-9)
         assert sum(t.seconds for t in step.explain(shape)) == pytest.approx(step(shape), rel=1e-9)
+    assert step(StepShape()) == step.decode(0) == 0
 
 
 def bounds_of(name: str, shape: StepShape, **more: Any) -> dict[str, set[str]]:

@@ -30,10 +30,6 @@ IDEAL_ROW: dict[str, Any] = {
     "half_tokens": 0.0,
     "sequence_head_us": 0.0,
     "sequence_us": 0.0,
-    "dispatch_us": 0.0,
-    "dispatch_us_per_million": 0.0,
-    "combine_us": 0.0,
-    "combine_us_per_million": 0.0,
 }
 """Row of a kernel that was not timed, or of the datasheet level: full peak and bandwidth, nothing to launch."""
 

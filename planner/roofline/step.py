@@ -273,7 +273,7 @@ class StepTime:
         """Sparse attention of a step that only decodes, and of its draft passes."""
         draft, own_s = self._draft, self._sparse_s(n, context_tokens, min(self._parts.pipeline, n or 1))
         if isinstance(draft, StepTime):
-            return own_s + self._parts.draft_passes * draft._sparse_s(n, context_tokens, min(draft._parts.pipeline, n or 1))
+            return own_s + self._parts.draft_passes * draft._sparse_s(n, context_tokens, flow=1)
         return own_s * (1 + (draft or 0.0))
 
     def _sparse_s(self, n: int, context_tokens: float, flow: int) -> float:
