@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from planner.command.output import STOPPED
 from planner.problems import InputError, one_line
 from planner.scenario.base import LARGEST
 
@@ -99,4 +100,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        return 130
+        return STOPPED

@@ -11,16 +11,19 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner import files
 from planner.command import inputs
+from planner.command.output import STOPPED
 from planner.measure import report
 from planner.problems import InputError
 from planner.scenario import Scenario
 
-STOPPED = 130
-"""Exit status of a run that its user stopped."""
+if TYPE_CHECKING:
+    from planner.measure.endpoint import Endpoint
+    from planner.measure.experiment import Options, Run
+
 CONTEXT = ("engine", "engine_version", "gpu", "n_gpu", "tp", "pp", "dp", "weight_precision", "kv_precision", "spec_decode")
 
 
@@ -103,45 +106,13 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_measure(arguments: argparse.Namespace) -> int:
     """Measure an endpoint."""
-    from planner.measure import charts, compare, deployment, predict
-    from planner.measure.endpoint import Endpoint
-    from planner.measure.experiment import Options, Run, measure
+    from planner.measure import charts, compare, predict
+    from planner.measure.experiment import measure
     from planner.measure.journal import Journal, fallback
-    from planner.measure.rows import with_context
     from planner.measure.summary import document
 
-    scenario = _scenario(arguments)
-    endpoint = Endpoint(
-        base_url=arguments.base_url,
-        model=arguments.model,
-        api=arguments.api,
-        max_tokens=_between("--max-tokens", arguments.max_tokens, 1, 1_000_000),
-        timeout_s=_between("--timeout", arguments.timeout, 0.001, 86_400),
-        retries=_between("--retries", arguments.retries, 0, 100),
-        extra_body=_object("--extra-body", arguments.extra_body),
-    )
-    options = Options(
-        prompt_lengths=_lengths(arguments.prompt_lengths),
-        repeats=arguments.repeats,
-        prefix=not arguments.no_prefix,
-        concurrency=arguments.concurrency,
-        rate=arguments.rate,
-        duration_s=arguments.duration,
-        load_prompt_tokens=arguments.load_prompt_length,
-        max_requests=arguments.max_requests,
-        seed=arguments.seed,
-    )
-    context = _said(arguments)
-    if scenario is not None:
-        (served,) = with_context([{"id": "the endpoint", "model": arguments.model}], context)
-        try:
-            scenario, differs = deployment.as_measured(scenario, served)
-            context = deployment.context(scenario, served) | context
-            if differs:
-                print(differs, file=sys.stderr)
-        except InputError as error:
-            print(f"no comparison: {error}; the plots hold no prediction", file=sys.stderr)
-            scenario = None
+    endpoint, options = _endpoint(arguments), _options(arguments)
+    scenario, context = _deployed(arguments)
     kept = None if any(not charts.is_chart(path) for path in arguments.out) else fallback()
     paths = [*arguments.out, *([kept] if kept else [])]
     journal = Journal(paths, (lambda tokens, out: predict.by_length(scenario, tokens, out)) if scenario else None, context)
@@ -172,6 +143,56 @@ def run_measure(arguments: argparse.Namespace) -> int:
     if run.stopped:
         return STOPPED
     return 0 if found["summary"]["ok"] else 1
+
+
+def _endpoint(arguments: argparse.Namespace) -> Endpoint:
+    from planner.measure.endpoint import Endpoint
+
+    return Endpoint(
+        base_url=arguments.base_url,
+        model=arguments.model,
+        api=arguments.api,
+        max_tokens=_between("--max-tokens", arguments.max_tokens, 1, 1_000_000),
+        timeout_s=_between("--timeout", arguments.timeout, 0.001, 86_400),
+        retries=_between("--retries", arguments.retries, 0, 100),
+        extra_body=_object("--extra-body", arguments.extra_body),
+    )
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from planner.measure.experiment import Options
+
+    return Options(
+        prompt_lengths=_lengths(arguments.prompt_lengths),
+        repeats=arguments.repeats,
+        prefix=not arguments.no_prefix,
+        concurrency=arguments.concurrency,
+        rate=arguments.rate,
+        duration_s=arguments.duration,
+        load_prompt_tokens=arguments.load_prompt_length,
+        max_requests=arguments.max_requests,
+        seed=arguments.seed,
+    )
+
+
+def _deployed(arguments: argparse.Namespace) -> tuple[Scenario | None, dict[str, Any]]:
+    """The scenario of `--plan` as the endpoint serves it, None where they cannot be compared, and what is known of the deployment."""
+    from planner.measure import deployment
+    from planner.measure.rows import with_context
+
+    scenario, context = _scenario(arguments), _said(arguments)
+    if scenario is None:
+        return None, context
+    (served,) = with_context([{"id": "the endpoint", "model": arguments.model}], context)
+    try:
+        scenario, differs = deployment.as_measured(scenario, served)
+        context = deployment.context(scenario, served) | context
+    except InputError as error:
+        print(f"no comparison: {error}; the plots hold no prediction", file=sys.stderr)
+        return None, context
+    if differs:
+        print(differs, file=sys.stderr)
+    return scenario, context
 
 
 def run_import(arguments: argparse.Namespace) -> int:
@@ -264,10 +285,10 @@ def _object(name: str, text: str) -> dict[str, Any]:
     return found
 
 
-def _progress(options: Any) -> Callable[[Any], None]:
+def _progress(options: Options) -> Callable[[Run], None]:
     expected = len(options.prompt_lengths) * options.repeats
 
-    def show(run: Any) -> None:
+    def show(run: Run) -> None:
         failed = sum(not r.ok for r in run.requests)
         told = f"{len(run.requests)} requests ({expected} of the length sweep), {failed} failed"
         print(f"\r{told:<70}", end="\n" if run.finished or run.stopped else "", file=sys.stderr, flush=True)

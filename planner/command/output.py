@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+STOPPED = 130
+"""Exit status of a command that its user stopped: the shell's for an interrupt."""
+
 
 def print_json(data: Any) -> None:
     """Print JSON that every parser accepts: no NaN, no infinity."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.command import inputs
-from planner.command.output import plain, print_json, print_table, shown
+from planner.command.output import STOPPED, plain, print_json, print_table, shown
 from planner.problems import InputError
+from planner.scenario import Scenario
 from planner.scenario.base import LARGEST
+
+if TYPE_CHECKING:
+    from planner.recommend import Recommendation, Space
 
 
 def add_commands(commands: Any) -> None:
@@ -52,7 +56,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     found = sweep(scenario, axes, "full" if arguments.full else "quick", arguments.backend, arguments.jobs)
     if client is not None:
         client.close()
-    status = 130 if found.missing else 0
+    status = STOPPED if found.missing else 0
     if found.missing:
         print(f"stopped: {len(found.rows):,} of {len(found.rows) + found.missing:,} points; these follow", file=sys.stderr)
     if arguments.json:
@@ -89,29 +93,43 @@ def run_recommend(arguments: argparse.Namespace) -> int:
         disaggregation=(None,) if arguments.no_split else rec.Space().disaggregation,
         usd_per_gpu_hour=prices,
     )
-    last: Any = None
-    status = 0
-    seen: list[rec.Event] = []
-    try:
-        for last in rec.recommend(scenario, space):
-            if not isinstance(last, rec.Progress):
-                seen.append(last)
-            elif sys.stderr.isatty():
-                print(f"\r{last.excluded:,} of {last.considered:,} out, {last.simulated} simulated", end="", file=sys.stderr)
-    except KeyboardInterrupt:
-        options = sorted((e for e in seen if isinstance(e, rec.Option)), key=lambda o: o.usd_per_month)
-        if not options:
-            raise
-        status = 130
-        print("stopped before the end of the search: these keep the promise, cheaper ones may exist", file=sys.stderr)
-        out = tuple(e for e in seen if isinstance(e, rec.Exclusion))
-        last = rec.Recommendation(tuple(options), out, len(seen), len(options), 0.0)
+    found, status = _searched(scenario, space)
     if arguments.json:
-        print_json(plain(last) | {"options": [_option(o) for o in last.options]})
+        print_json(plain(found) | {"options": [_option(o) for o in found.options]})
         return status
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
-    print(f"{last.considered:,} candidates considered, {last.simulated} simulations")
+    _print_recommendation(found)
+    if arguments.exclusions or not found.options:
+        print_table(["out", "candidates", "why"], ([e.label, e.candidates, e.reason] for e in found.exclusions))
+    return status
+
+
+def _searched(scenario: Scenario, space: Space) -> tuple[Recommendation, int]:
+    """The recommendation, or what was found when the user stopped the search, and the exit status that says which."""
+    from planner import recommend as rec
+
+    seen: list[rec.Event] = []
+    try:
+        for event in rec.recommend(scenario, space):
+            if isinstance(event, rec.Recommendation):
+                return event, 0
+            if not isinstance(event, rec.Progress):
+                seen.append(event)
+            elif sys.stderr.isatty():
+                print(f"\r{event.excluded:,} of {event.considered:,} out, {event.simulated} simulated", end="", file=sys.stderr)
+    except KeyboardInterrupt:
+        if not any(isinstance(e, rec.Option) for e in seen):
+            raise
+    print("stopped before the end of the search: these keep the promise, cheaper ones may exist", file=sys.stderr)
+    options = sorted((e for e in seen if isinstance(e, rec.Option)), key=lambda o: o.usd_per_month)
+    out = tuple(e for e in seen if isinstance(e, rec.Exclusion))
+    return rec.Recommendation(tuple(options), out, len(seen), len(options), 0.0), STOPPED
+
+
+def _print_recommendation(found: Recommendation) -> None:
+    """The ranking, then what is to be known of it."""
+    print(f"{found.considered:,} candidates considered, {found.simulated} simulations")
     columns = [
         "design",
         "replicas",
@@ -124,24 +142,20 @@ def run_recommend(arguments: argparse.Namespace) -> int:
         "max_num_batched_tokens",
     ]
     rows = []
-    for o in last.options:
+    for o in found.options:
         engine = o.scenario.engine
         rows.append([o.label, o.replicas, o.gpus, f"{o.usd_per_month:,.0f}", o.worst_promise, f"{1 - o.strain:.0%}", shown(o.tie),
                      engine.max_num_seqs, engine.max_num_batched_tokens])  # fmt: skip
     print_table(columns, rows)
-    if last.options:
-        best = last.options[0]
+    if (best := found.best) is not None:
         slo = best.scenario.slo
         promised = slo.ttft_s is not None or slo.tpot_s is not None or slo.e2e_s is not None
         limit = f"{best.worst_promise} comes nearest to its limit" if promised else "nothing is promised, so it only has to keep up"
         print(f"cheapest: {best.words}, for ${best.usd_per_month:,.0f} a month; {limit}")
-    if sum(o.tie for o in last.options) > 1:
-        print(f"as good: the bill is within {last.tie_band:.0%} of the cheapest, which is no better known than that")
-    for note in dict.fromkeys(note for o in last.options for note in o.notes):
+    if sum(o.tie for o in found.options) > 1:
+        print(f"as good: the bill is within {found.tie_band:.0%} of the cheapest, which is no better known than that")
+    for note in dict.fromkeys(note for o in found.options for note in o.notes):
         print(f"note: {note}")
-    if arguments.exclusions or not last.options:
-        print_table(["out", "candidates", "why"], ([e.label, e.candidates, e.reason] for e in last.exclusions))
-    return status
 
 
 def _size(text: str) -> int:
