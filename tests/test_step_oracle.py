@@ -61,6 +61,11 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
         "precision": AUTO,
         "parallel": {"data_parallel_size": 32, "enable_expert_parallel": True},
     },
+    "experts on more servers than were timed": {
+        "model": {"name": "deepseek-v3"},
+        "precision": AUTO,
+        "parallel": {"data_parallel_size": 128, "enable_expert_parallel": True},
+    },
     "whole experts in a pipeline": {
         "model": {"name": "qwen3-30b-a3b"},
         "parallel": {"data_parallel_size": 2, "pipeline_parallel_size": 4, "enable_expert_parallel": True},
