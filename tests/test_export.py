@@ -471,3 +471,10 @@ def test_classes_and_pools_have_tables_of_their_own():
     pools = plan(Scenario.model_validate({"workload": load, "disaggregation": {"prefill": {}, "decode": {}}}), effort="quick")
     found = {t.slug: t for t in export.document(pools.to_dict(), export.Extras()).tables()}
     assert float(found["transfers"].rows[1][1].number) > 0
+
+
+def test_a_spreadsheet_opens_on_the_answer(files):
+    front = openpyxl.load_workbook(io.BytesIO(files["xlsx"])).worksheets[0]
+    told = [str(row[0]) for row in front.iter_rows(values_only=True) if row[0]]
+    assert told.index("Buy") < told.index("Status")
+    assert told.index("Decision") < 6

@@ -95,9 +95,24 @@ def test_charts_are_json_without_zeros_on_log_axes(answer):
     ]
     for spec in specs:
         json.dumps(spec, allow_nan=False)
+        for layers in _layers(spec):
+            for channel in ("x", "y"):
+                titles = {layer["encoding"][channel].get("title", "") for layer in layers if channel in layer.get("encoding", {})} - {""}
+                assert len(titles) < 2, titles  # None in one layer takes the title from all
         for scale in _scales(spec):
             if scale.get("type") == "log":
                 assert all(bound > 0 for bound in scale["domain"])
+
+
+def _layers(node):
+    if isinstance(node, dict):
+        if "layer" in node:
+            yield node["layer"]
+        for value in node.values():
+            yield from _layers(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _layers(value)
 
 
 def _scales(node):

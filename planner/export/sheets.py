@@ -78,11 +78,20 @@ def _front(book: Any, styles: Styles, document: Document) -> None:
     sheet = book.add_worksheet("Summary")
     sheet.write_string(0, 0, document.title, styles.title)
     sheet.write_string(1, 0, document.subtitle)
-    row = _table(sheet, styles, document.head, 3)
+    # The answer stands on the sheet that opens: the verdict and the table of the first section, above who made it and when.
+    row, shown = 3, [document.head]
+    for block in document.sections[0].blocks if document.sections else ():
+        if isinstance(block, Text):
+            sheet.write_string(row, 0, block.text[:MOST_CELL_CHARACTERS], styles.heading)
+            row += 2
+        elif isinstance(block, Table):
+            row, shown = _table(sheet, styles, block, row) + 1, [block, document.head]
+            break
+    row = _table(sheet, styles, document.head, row)
     if document.link:
         sheet.write_string(row + 1, 0, "Link that restores the plan, to append to the page's address", styles.heading)
         sheet.write_string(row + 2, 0, document.link[:MOST_CELL_CHARACTERS])
-    _widths(sheet, [document.head])
+    _widths(sheet, shown)
 
 
 def _sheet(book: Any, styles: Styles, section: Section) -> None:

@@ -47,7 +47,8 @@ def _sized(replicas: int, found: weeks.Fleet, scenario: Scenario) -> str:
     counted = f"This counts {replicas} replica{'s' * (replicas != 1)}, the fewest that keep the promise in simulation"
     if replicas == found.static.peak_replicas:
         return f"{counted}. "
-    return f"{counted}; the fixed fleet above has {found.static.peak_replicas}, to stay below {percent(scenario.fleet.target_utilization)} busy. "
+    room = percent(scenario.fleet.target_utilization)
+    return f"{counted}; the fixed fleet above has {found.static.peak_replicas}, to stay below {room} busy. "
 
 
 def _row(bar: sensitivity.Bar, saved: float) -> dict[str, Any] | None:

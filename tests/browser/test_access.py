@@ -45,6 +45,7 @@ def test_every_stop_of_the_keyboard_is_a_setting_with_a_ring_that_stands_out(pag
 
 def test_words_and_settings_are_explained_without_hovering(page: Page):
     go(page, f"/?{SMALL}")
+    assert page.evaluate("[...document.querySelectorAll('[data-testid=stMetric] button')].filter(b => b.tabIndex >= 0).length") == 0
     folded = page.locator("summary", has_text="What the words mean")
     folded.focus()
     folded.press("Enter")
@@ -71,6 +72,7 @@ def test_a_phone_hides_nothing_behind_its_edge(page: Page, path: str):
     assert page.evaluate("(m => m.scrollWidth <= m.clientWidth + 1)(document.querySelector('[data-testid=stMain]'))")
     assert page.evaluate(TABS_CUT) == []
     assert page.evaluate(CHART_TEXT_CUT) == []
+    assert page.evaluate(TABLES_CUT) == []
 
 
 def test_charts_and_tables_have_alternatives_and_fields_have_labels(page: Page):
@@ -128,13 +130,19 @@ TABS_CUT = """
   .filter(t => t.getBoundingClientRect().right > window.innerWidth + 1)
   .map(t => t.innerText)
 """
+TABLES_CUT = """
+() => [...document.querySelectorAll('[data-testid=stTable] *')].filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 200
+  && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).map(e => e.innerText.slice(0, 60))
+"""
+"""Tables of which a part can be seen by scrolling sideways only."""
 CHART_TEXT_CUT = """
 () => [...document.querySelectorAll('[data-testid=stVegaLiteChart] svg')].flatMap(svg => {
   const frame = svg.getBoundingClientRect();
   return [...svg.querySelectorAll('text')]
     .filter(t => t.textContent.trim() && t.checkVisibility({ opacityProperty: true }))
     .map(t => [t.textContent, t.getBoundingClientRect()])
-    .filter(([, box]) => box.width && (box.left < frame.left - 4 || box.right > frame.right + 4 || box.top < frame.top - 4))
+    .filter(([, box]) => box.width && (box.left < frame.left - 4 || box.right > frame.right + 4 || box.top < frame.top - 4
+      || box.bottom > frame.bottom + 4))
     .map(([text]) => text);
 })
 """

@@ -196,3 +196,21 @@ def test_a_recommended_fleet_is_adopted_by_the_whole_page(page: Page):
     expect(page.get_by_text("You have adopted one of these")).to_be_visible(timeout=30_000)
     assert query(page)["hardware.gpu"] == ["l40s"]
     expect(page.get_by_text(re.compile(r"^llama-3.1-8b in .* × l40s")).first).to_be_visible()
+
+
+def test_the_headers_of_the_readme_let_the_page_work(page: Page):
+    told = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    block = re.search(r"```\n(Content-Security-Policy: .*?)```", told, re.DOTALL)
+    assert block is not None
+    headers = dict(line.split(": ", 1) for line in block[1].strip().splitlines())
+
+    def proxied(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, headers=answer.headers | headers)
+
+    page.route(lambda address: True, proxied)
+    page.goto(f"/?{SMALL}")
+    expect(page.get_by_test_id("stMetric")).to_have_count(6, timeout=60_000)  # settle() would run text as a script, which is forbidden here
+    expect(page.locator("[data-testid=stVegaLiteChart] svg text").first).to_be_attached(timeout=30_000)
+    assert page.evaluate("window.__streamlit.BACKEND_BASE_URL").endswith("/")
+    assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--planner-ring')")

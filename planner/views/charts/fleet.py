@@ -100,7 +100,7 @@ def waterfall(bars: Rows, ink: Ink) -> Spec:
             },
             {
                 "mark": {"type": "text", "align": "left", "dx": 5, "color": ink.text},
-                "encoding": {"y": down, "x": x("high", None, scale=span), "text": {"field": "text"}},
+                "encoding": {"y": down, "x": x("high", "$ per 1,000 requests", scale=span), "text": {"field": "text"}},
             },
         ]
     }

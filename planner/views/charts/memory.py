@@ -74,7 +74,7 @@ def bar(plan: dict[str, Any], ink: Ink) -> Spec:
         "mark": {"type": "text", "align": "right", "dx": -5, "dy": -22, "color": ink.text},
         "encoding": {"x": {"datum": end}, "text": {"value": f"{gibibytes(end * GIB)} on one GPU"}},
     }
-    return base(rows, 126, ink) | {"layer": [stacked, limit, label]}
+    return base(rows, 126 if len(names) <= 3 else 148, ink) | {"layer": [stacked, limit, label]}
 
 
 def takeaway(plan: dict[str, Any]) -> str:

@@ -11,6 +11,9 @@ from planner.views.charts import BLUE, ORANGE, Ink, Rows, Spec, base, categories
 from planner.views.text import usd
 
 
+MIX = "$ per M tokens at this plan's mix of input, cached and output"
+
+
 def frontier(points: Rows, here: dict[str, Any] | None, ink: Ink) -> Spec:
     """$ per M output against tokens per second and user. `points` are {gpu, tp, batch, speed, usd, edge}; `here` is this plan.
 
@@ -114,7 +117,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
                     "y": down,
                     "x": x(
                         "usd",
-                        "$ per M tokens at this plan's mix of input, cached and output",
+                        MIX,
                         stack=None,
                         scale=room(max([1e-9, *(p["blended"] for p in listed), own]), 60),
                         axis={"format": "$~g", "tickCount": 6, "labelBound": 10},
@@ -133,7 +136,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
             },
             {
                 "mark": {"type": "text", "align": "left", "dx": 4, "color": ink.text},
-                "encoding": {"y": down, "x": x("usd", None), "text": {"field": "text"}},
+                "encoding": {"y": down, "x": x("usd", MIX), "text": {"field": "text"}},
             },
         ]
     }

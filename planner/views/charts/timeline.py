@@ -8,11 +8,15 @@ KINDS = ("decode only", "decode and prompt chunk", "prompt only")
 KIND_COLOURS = (BLUE, ORANGE, PURPLE)
 
 
+TIME = "seconds into the run"
+"""A layer that left the title of a shared axis out would take it from the others too."""
+
+
 def steps(rows: Rows, arrivals: Rows, ink: Ink) -> Spec:
     """Each step as a block: as wide as it took, as high as the sequences that decoded in it. Ticks below are arrivals."""
     low, high = rows[0]["start"], rows[-1]["end"]
     tallest = max(1, *(r["sequences"] for r in rows))
-    across = x("start", "seconds into the run", scale={"domain": [low, high], "nice": False}, axis={"format": ".2f", "grid": False})
+    across = x("start", TIME, scale={"domain": [low, high], "nice": False}, axis={"format": ".2f", "grid": False})
     return base(rows, 240, ink) | {
         "layer": [
             {
@@ -43,7 +47,7 @@ def steps(rows: Rows, arrivals: Rows, ink: Ink) -> Spec:
                 "data": {"values": [dict(a) for a in arrivals if low <= a["t"] <= high]},
                 "mark": {"type": "point", "shape": "triangle-up", "filled": True, "color": GREEN, "size": 50, "opacity": 1},
                 "encoding": {
-                    "x": x("t", None),
+                    "x": x("t", TIME),
                     "y": {"datum": -0.06 * tallest},
                     "tooltip": [{"field": "t", "title": "arrival, s", "format": ".3f"}],
                 },
@@ -61,7 +65,7 @@ def over_time(rows: Rows, at_s: float, ink: Ink) -> Spec:
         final = i == len(names) - 1
         across = x(
             "t",
-            "seconds into the run" if final else None,
+            TIME if final else None,
             scale={"domain": [0, last], "nice": False},
             axis={"grid": False, "labels": final, "ticks": final},
         )
@@ -90,7 +94,7 @@ def over_time(rows: Rows, at_s: float, ink: Ink) -> Spec:
                     {
                         "data": {"values": [{"t": at_s}]},
                         "mark": {"type": "rule", "strokeDash": [3, 3], "color": ink.text},
-                        "encoding": {"x": x("t", None)},
+                        "encoding": {"x": x("t", TIME if final else None)},
                     },
                 ],
             }

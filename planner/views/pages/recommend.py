@@ -53,7 +53,8 @@ def _search(scenario: Scenario) -> None:
     state.show_adopted()
     offered = list(recommend.default_gpus(scenario))
     usual = [gpu for gpu in dict.fromkeys((scenario.hardware.gpu, *COMMON)) if gpu in offered]
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    wide, narrow = st.columns([4, 1], vertical_alignment="bottom")
+    with wide:
         gpus = st.multiselect(
             "GPUs to consider",
             offered,
@@ -62,14 +63,24 @@ def _search(scenario: Scenario) -> None:
             bind="query-params",
             help="Those with a known price and measured kernels.",
         )
-        go = st.button("Find the cheapest fleets", type="primary", disabled=not gpus)
+    with narrow:
+        go = st.button("Find the cheapest fleets", type="primary", width="stretch", disabled=not gpus)
     if not gpus:
         st.info("Choose at least one GPU.")
         return
     held: Search | None = st.session_state.get("_search")
     if go:
         held = st.session_state["_search"] = Search(scenario, tuple(gpus))
+        st.query_params[state.SEARCHING] = "true"
         _run(held)
+    if held is not None and state.SEARCHING in st.query_params:
+        del st.query_params[state.SEARCHING]
+    if held is None and state.SEARCHING in st.query_params:
+        st.warning(
+            "A search was running here when the server or the connection to it ended, and what it had found is gone. "
+            "The scenario and everything saved are as they were; search again."
+        )
+        return
     if held is None:
         st.info(
             "The search looks at every split over GPUs, precision and batch limit. Most are ruled out by arithmetic, the promising ones "
