@@ -350,3 +350,23 @@ class TestFullPlans:
         process = worker._running()
         process.stdin.close()
         assert process.wait(timeout=60) == 0
+
+
+def recommending() -> None:
+    from planner.views import sidebar, state
+    from planner.views.pages import recommend
+
+    state.open_link()
+    sidebar.render()
+    recommend.render()
+
+
+@pytest.mark.slow
+def test_a_page_that_outlives_its_server_says_that_the_search_is_gone():
+    at = AppTest.from_function(recommending, default_timeout=60)
+    at.query_params["workload.request_rate"] = "3"
+    at.query_params["recommend.searching"] = "true"
+    at.run()
+    assert not at.exception
+    assert any("what it had found is gone" in warning.value for warning in at.warning)
+    assert at.number_input(key="workload.request_rate").value == 3

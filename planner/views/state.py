@@ -24,9 +24,11 @@ VIEW_KEYS = frozenset(
         *(f"lesson.{control}" for control in ("acceptance", "batch", "busy", "longest", "prompt", "shared", "tp", "weights")),
         *("lesson", "simulate.at_s", "simulate.by", "recommend.gpus", "accuracy.group", "accuracy.metric"),
         *("fleet.api", "fleet.drill", "fleet.overflow", "fleet.region"),
+        (SEARCHING := "recommend.searching"),
     }
 )
-"""Query keys of single pages: what they show, not part of the scenario."""
+"""Query keys of single pages: what they show, not part of the scenario. `SEARCHING` stands in the address while a search runs, so that
+a page that outlives its server knows of it."""
 RATE = "workload.request_rate"
 
 
@@ -61,7 +63,7 @@ def address(scenario: Scenario) -> links.Query:
 
 def view() -> links.Query:
     """What the page in sight shows of itself (tab, moment, columns), for a link that opens to the same sight."""
-    return {key: st.query_params.get_all(key) for key in st.query_params if key in VIEW_KEYS}
+    return {key: st.query_params.get_all(key) for key in st.query_params if key in VIEW_KEYS - {SEARCHING}}
 
 
 def scenario() -> Scenario:
