@@ -64,7 +64,7 @@ def test_two_sequences_that_computed_the_same_prompt_end_with_one_copy():
     kv.take(6)
     assert freed(kv, lambda: kv.publish([1, 2, 3])) == 0
     assert freed(kv, lambda: kv.publish([1, 2, 4])) == 2
-    assert kv.used_blocks == 4
+    assert kv.used_blocks == kv.keyed_blocks == 4
     kv.release([1, 2, 3], now=0.0)
     kv.release([1, 2, 4], now=0.0)
     assert (kv.used_blocks, kv.idle_blocks) == (0, 4)

@@ -6,7 +6,7 @@ The oracle checks times, rows and blocks of whole runs; here stand the sums that
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
+from math import inf, isnan
 from typing import Any
 
 import pytest
@@ -179,5 +179,8 @@ def test_a_client_that_gives_up_before_the_engine_has_seen_it_leaves_nothing_beh
 def test_a_client_does_not_wait_for_the_company_of_a_static_batch() -> None:
     """The batch would start after ten seconds; of the two that wait for it one leaves after five."""
     brief, patient = request(0, 10, 3, deadline_s=5.0), request(1, 10, 3)
-    run(Replica(Second(), Limits(max_num_seqs=3, static_timeout_s=10.0), KvCache(10, 16), POLICIES["static"]), brief, patient)
+    log = run(Replica(Second(), Limits(max_num_seqs=3, static_timeout_s=10.0), KvCache(10, 16), POLICIES["static"]), brief, patient)
     assert (brief.status, brief.finish_s, patient.scheduled_s, patient.finish_s) == ("cancelled", 5.0, 10.0, 13.0)
+    assert isnan(brief.scheduled_s)
+    assert log.records is not None
+    assert log.records.chunk_tokens.tolist() == [10, 0, 0]
