@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite
 
 from planner import bounds, capacity, traffic
 from planner.metrics import Kept, on_average, overloaded, promises, reached, t_interval
-from planner.plan.deployment import Deployments
+from planner.plan.deployment import Deployment, Deployments
 from planner.plan.steady import decode_shape, plan_batch, prefill_rate
 from planner.scenario import Scenario
 from planner.scheduler import Timeline
@@ -52,6 +52,58 @@ class Knee:
     """Every rate tried, with the worst latency over its promise."""
 
 
+@dataclass(slots=True)
+class _Runs:
+    """Runs at any rate, as long as the bound of work allows."""
+
+    run: Run
+    scenario: Scenario
+    offered: float
+    api_s: float
+    prompts: int
+    """Requests of one run."""
+    spent: float
+    """Work so far."""
+    few: dict[float, list[tuple[Kept, ...]]] = field(default_factory=dict)
+    """What the runs behind each probe made of the promises, by rate."""
+    probes: list[capacity.Probe] = field(default_factory=list)
+
+    def kept(self, timeline: Timeline) -> tuple[Kept, ...]:
+        """What a run makes of the promises."""
+        load, mode = self.scenario.workload, self.scenario.simulation.mode
+        return reached(timeline, promises(self.scenario.slo, load.priority_classes), self.api_s, mode)
+
+    def watch(self, seed: int, rate: float) -> tuple[Kept, ...] | None:
+        """The same of a new run at this rate; None when it is overloaded. Raises `_OutOfWork` instead of running beyond the bound."""
+        if self.spent > bounds.MAX_WORK_PER_PLAN:
+            raise _OutOfWork
+        timeline = self.run(seed, rate / self.offered, self.prompts)
+        self.spent += work(timeline, self.scenario)
+        return None if overloaded(timeline) else self.kept(timeline)
+
+    def probe(self, rate: float) -> float:
+        """The strain of a few runs at this rate, infinite when one of them is overloaded."""
+        seen: list[tuple[Kept, ...]] = []
+        for seed in range(RUNS):
+            kept = self.watch(seed, rate)
+            if kept is None:
+                break
+            seen.append(kept)
+        self.few[rate] = seen
+        self.probes.append(capacity.Probe(rate, worst(seen) if len(seen) == RUNS else inf))
+        return self.probes[-1].strain
+
+    def anchor(self, rate: float) -> tuple[float, list[tuple[Kept, ...]]]:
+        """The probed rate nearest to this one, and what many runs at it make of the promises."""
+        _, at = min((abs(p.rate - rate), p.rate) for p in self.probes if isfinite(p.strain))
+        many = list(self.few[at])
+        with suppress(_OutOfWork):
+            for seed in range(RUNS, ANCHOR_RUNS):
+                if (kept := self.watch(seed, at)) is not None:
+                    many.append(kept)
+        return at, many
+
+
 def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float, replications: Sequence[Timeline]) -> Knee | None:
     """Search; None where the bound of work ended it before anything was known. `replications` are the plan's runs at `offered`.
 
@@ -59,63 +111,32 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
     long prompts among four runs moves the crossing by a third. So the curve is stretched to meet what many runs say at one rate near
     the crossing. At the offered rate those are the runs behind the plan's own verdict, which the capacity then cannot contradict.
     """
-    api_s = deployments[0].step_time.api_s
-    given, mode = promises(scenario.slo, scenario.workload.priority_classes), scenario.simulation.mode
-    few: dict[float, list[tuple[Kept, ...]]] = {}  # by rate
-    probes: list[capacity.Probe] = []
-    spent = sum(work(t, scenario) for t in replications)
     start = START * saturation_rate(deployments, scenario)
-    # Runs are shortened until a whole search of them can be afforded: at a rate, time passes in steps hardly longer than a lone one's.
-    prompts, replicas = scenario.workload.num_prompts, scenario.fleet.replicas
-    work_of_run = (bounds.MAX_WORK_PER_PLAN - spent) / (RUNS * USUAL_PROBES)
-    arrivals_per_step = start / replicas * deployments[-1].step_time(decode_shape(deployments[-1], 1))
-    if 0 < arrivals_per_step < inf:
-        prompts = min(prompts, max(LEAST_PROMPTS, int(work_of_run / (1 + 1 / arrivals_per_step))))
-
-    def watch(seed: int, rate: float) -> tuple[Kept, ...] | None:
-        """What a run makes of the promises; None when it is overloaded."""
-        nonlocal spent
-        if spent > bounds.MAX_WORK_PER_PLAN:
-            raise _OutOfWork
-        timeline = run(seed, rate / offered, prompts)
-        spent += work(timeline, scenario)
-        return None if overloaded(timeline) else reached(timeline, given, api_s, mode)
-
-    def probe(rate: float) -> float:
-        seen: list[tuple[Kept, ...]] = []
-        for seed in range(RUNS):
-            kept = watch(seed, rate)
-            if kept is None:
-                break
-            seen.append(kept)
-        few[rate] = seen
-        probes.append(capacity.Probe(rate, worst(seen) if len(seen) == RUNS else inf))
-        return probes[-1].strain
-
-    ended = False
+    spent = sum(work(t, scenario) for t in replications)
+    prompts = affordable_prompts(deployments[-1], scenario, start, bounds.MAX_WORK_PER_PLAN - spent)
+    runs = _Runs(run, scenario, offered, deployments[0].step_time.api_s, prompts, spent)
+    probes, ended = runs.probes, False
     with suppress(_OutOfWork):
-        capacity.largest_rate(probe, start, TOLERANCE, max_probes=PROBES)
+        capacity.largest_rate(runs.probe, start, TOLERANCE, max_probes=PROBES)
         ended = True
     rate = capacity.crossing(probes)
     if rate is None:
         return Knee(0.0, None, stretched(probes, 1.0)) if ended else None
-    many = [reached(t, given, api_s, mode) for t in replications]
-    at = offered
+    at, many = offered, [runs.kept(t) for t in replications]
     if not (len(many) >= RUNS and rate / NEAR < offered < rate * NEAR and isfinite(worst(many)) and not overloaded(*replications)):
-        _, at = min((abs(p.rate - rate), p.rate) for p in probes if isfinite(p.strain))
-        many = list(few[at])
-        with suppress(_OutOfWork):
-            for seed in range(RUNS, ANCHOR_RUNS):
-                if (kept := watch(seed, at)) is not None:
-                    many.append(kept)
+        at, many = runs.anchor(rate)
     height, few_there = worst(many), capacity.strain_at(probes, at) or worst(many[:RUNS])
     stretch = height / few_there if few_there and isfinite(height) and isfinite(few_there) else 1.0
     with suppress(_OutOfWork):
         while capacity.crossing(stretched(probes, stretch)) is None and len(probes) < PROBES + LOWER:
-            probe(min(p.rate for p in probes) / STEP_DOWN)
+            runs.probe(min(p.rate for p in probes) / STEP_DOWN)
     if capacity.crossing(stretched(probes, stretch)) is None and len(probes) < PROBES + LOWER:
         stretch = 1.0  # the bound of work came before a rate that holds for all runs: what the few say is the best there is
-    curve = stretched(probes, stretch)
+    return _found(stretched(probes, stretch), many, height)
+
+
+def _found(curve: tuple[capacity.Probe, ...], many: Seen, height: float) -> Knee:
+    """Where the curve crosses the promise, and between which rates it may by the spread of the many runs that it was stretched to."""
     rate = capacity.crossing(curve) or 0.0
     if rate <= USELESS_SHARE * curve[-1].rate:
         return Knee(0.0, None, curve)
@@ -125,6 +146,15 @@ def knee(deployments: Deployments, scenario: Scenario, run: Run, offered: float,
         return Knee(rate, None, curve)
     low, high = (capacity.crossing(stretched(curve, end / height)) for end in reversed(around))
     return Knee(rate, (low or curve[0].rate, high or rate), curve)
+
+
+def affordable_prompts(decode: Deployment, scenario: Scenario, rate: float, most_work: float) -> int:
+    """Requests of a run of which a whole search can be afforded: at a rate, time passes in steps hardly longer than a lone request's."""
+    prompts, work_of_run = scenario.workload.num_prompts, most_work / (RUNS * USUAL_PROBES)
+    arrivals_per_step = rate / scenario.fleet.replicas * decode.step_time(decode_shape(decode, 1))
+    if not 0 < arrivals_per_step < inf:
+        return prompts
+    return min(prompts, max(LEAST_PROMPTS, int(work_of_run / (1 + 1 / arrivals_per_step))))
 
 
 def stretched(probes: Sequence[capacity.Probe], by: float) -> tuple[capacity.Probe, ...]:
