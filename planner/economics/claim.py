@@ -16,6 +16,7 @@ from planner.units import GB, GIB, HOUR_S, MS, MTOK
 CLOSE = 1.25
 """Within this factor a prediction explains a measurement."""
 PCIE_GB_S = 32.0
+"""One direction of PCIe 4.0 x16, GB/s: the link of a box that left the fast one out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from planner.plan import Plan, plan
@@ -74,31 +75,26 @@ class Design:
 
     def _try(self, replicas: int) -> Plan | None:
         """The plan with the first batching limits that keep the promise at this many replicas, or None."""
-        layout, seen = self.judged.layout, None
-        for setting in layout.settings:
-            if seen is not None and not _worth_trying(setting, layout.settings[0], seen):
-                continue
-            answer, runs = _decided(with_replicas(with_setting(layout.scenario, setting), replicas))
-            self.simulated += runs
-            self.steps += answer.load.metrics.simulation.steps if answer.load else 0
-            if strain(answer) <= 1:
-                return answer
-            seen = _latest(seen, setting, answer)
-        return None
+        return next((answer for answer in self._answers(replicas, _decided) if strain(answer) <= 1), None)
 
     def _helped(self, replicas: int) -> bool:
         """Whether so many replicas could keep the promise with any batching limits, by one run each."""
+        return any(strain(answer) <= NEAR for answer in self._answers(replicas, lambda scenario: (plan(scenario, "quick"), 1)))
+
+    def _answers(self, replicas: int, ask: Callable[[Scenario], tuple[Plan, int]]) -> Iterator[Plan]:
+        """Plans at this many replicas, one for each of the batching limits that are worth trying after what those before them did.
+
+        `ask` gives the plan of a scenario and the simulations behind it.
+        """
         layout, seen = self.judged.layout, None
         for setting in layout.settings:
             if seen is not None and not _worth_trying(setting, layout.settings[0], seen):
                 continue
-            answer = plan(with_replicas(with_setting(layout.scenario, setting), replicas), "quick")
-            self.simulated += 1
+            answer, runs = ask(with_replicas(with_setting(layout.scenario, setting), replicas))
+            self.simulated += runs
             self.steps += answer.load.metrics.simulation.steps if answer.load else 0
-            if strain(answer) <= NEAR:
-                return True
+            yield answer
             seen = _latest(seen, setting, answer)
-        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ Routing = Literal["round_robin", "least_loaded", "sticky", "longest_prefix"]
 
 
 class Commitment(Part):
+    """Some of the GPUs paid for in a way of their own."""
+
     basis: Basis = "reserved_1y"
     """How these GPUs are paid for."""
     share: Share | None = None
@@ -26,6 +28,8 @@ class Commitment(Part):
 
 
 class Fleet(Part):
+    """How many replicas there are over time, and how they are routed to and paid for."""
+
     replicas: Annotated[int, Field(ge=1, le=100_000)] = 1
     """Replicas that take traffic."""
     spares: Annotated[int, Field(ge=0, le=100_000)] = 0
@@ -49,6 +53,8 @@ class Fleet(Part):
 
 
 class Owned(Part):
+    """Inputs of the cost of GPUs that are bought, not rented."""
+
     usd_per_gpu: NonNegative = 31_250.0
     """Capital cost per GPU, its share of server and network included, USD."""
     years: Positive = 5.0
@@ -68,6 +74,8 @@ class Owned(Part):
 
 
 class CustomPrice(Part):
+    """An API's prices as the user knows them, USD per million tokens."""
+
     label: Slug = "custom"
     """Name shown in tables."""
     input: NonNegative = 0.0
@@ -90,6 +98,8 @@ def _a_day(text: str) -> str:
 
 
 class Price(Part):
+    """What the GPUs cost, and what that is compared with."""
+
     usd_per_gpu_hour: NonNegative | None = None
     """USD per GPU-hour; null means the catalogue's for this GPU and basis."""
     basis: Basis = "on_demand"
@@ -107,6 +117,8 @@ class Price(Part):
 
 
 class Quality(Part):
+    """Precisions that a recommendation may choose."""
+
     allowed_weight_precisions: Annotated[tuple[WeightPrecision, ...], Field(max_length=20)] = ("bf16", "fp8")
     """What `recommend` may choose for weights."""
     allowed_kv_precisions: Annotated[tuple[KvPrecision, ...], Field(max_length=20)] = ("bf16", "fp8")
