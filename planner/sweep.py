@@ -15,6 +15,9 @@ from planner.scenario import Scenario, set_path
 
 Row = dict[str, Any]
 
+BENT = 3.0
+"""Times its lowest value at which a latency has left the flat."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -43,7 +46,7 @@ class Sweep:
         return [cells[i : i + width] for i in range(0, len(cells), width)]
 
     def knee(self) -> float | None:
-        """Rate at which latency leaves the flat: the last one before the promised TTFT percentile triples its lowest value.
+        """Rate at which latency leaves the flat: the last one before the promised TTFT percentile is BENT times its lowest value.
 
         None when the axis is no rate or nothing bends.
         """
@@ -54,7 +57,7 @@ class Sweep:
             return None
         flat = min(ttft for _, ttft in points)
         for (rate, _), (_, after) in pairwise(points):
-            if after > 3 * flat:
+            if after > BENT * flat:
                 return rate
         return None
 

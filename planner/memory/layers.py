@@ -6,6 +6,8 @@ from planner.architecture import Architecture, Layer
 from planner.memory.model import LayerRow
 from planner.sharding import Shard
 
+SHOWN_RANGES = 4
+
 
 def layers(arch: Architecture, shard: Shard) -> tuple[LayerRow, ...]:
     """A row per group, in the order of the model; the weight per GPU is at this shard's layout and precision."""
@@ -35,7 +37,7 @@ def layers(arch: Architecture, shard: Shard) -> tuple[LayerRow, ...]:
 
 
 def positions(indices: tuple[int, ...]) -> str:
-    """Layer numbers as ranges, at most four of them spelled out."""
+    """Layer numbers as ranges, the first SHOWN_RANGES of them spelled out."""
     runs: list[list[int]] = []
     for i in indices:
         if runs and i == runs[-1][1] + 1:
@@ -43,7 +45,7 @@ def positions(indices: tuple[int, ...]) -> str:
         else:
             runs.append([i, i])
     texts = [f"{a}" if a == b else f"{a}–{b}" for a, b in runs]
-    return ", ".join(texts[:4]) + (", …" if len(texts) > 4 else "")
+    return ", ".join(texts[:SHOWN_RANGES]) + (", …" if len(texts) > SHOWN_RANGES else "")
 
 
 def _mixer(g: Layer) -> str:

@@ -21,12 +21,16 @@ Budget = Callable[[Architecture, Shard, Gpu, Scenario], MemoryPlan]
 Change = tuple[str, Any, str]
 """Dotted path, value, and what that means in words."""
 LENGTH_STEP = 1024
+"""Tokens to whose multiples an offered max_model_len is rounded up."""
 MOST_UTILISATION = 0.95
-FEW_BATCHED_TOKENS = 2048
+"""Share of the memory that an engine can be let have."""
+FEW_BATCHED_TOKENS, FEW_SEQUENCES = 2048, 64
+"""Limits of a step that are offered in place of larger ones."""
 SHRINKS = {"fp32": ("bf16", "fp8", "int4"), "bf16": ("fp8", "int4"), "fp16": ("fp8", "int4"), "fp8": ("int4",), "int8": ("int4",)}
 LOSSY = "int4"
 """Weights that cost quality: offered behind everything that does not."""
 LARGEST_TP = 64
+"""Tensor-parallel ranks up to which larger layouts are tried."""
 WORTH_SAYING = 0.1
 """Share of the shortfall that a setting must give back to be named when it is not enough alone."""
 
@@ -38,7 +42,7 @@ def remedies(arch: Architecture, gpu: Gpu, scenario: Scenario, now: MemoryPlan, 
     one on the fewest GPUs for each weight precision, where every single change that is enough needs more GPUs or there is none.
     """
     groups = (
-        list(_settings(arch, scenario, now)),
+        list(_settings(scenario, now)),
         list(_kv(scenario)),
         list(_weights(arch, scenario)),
         list(_tensor_parallel(arch, scenario)),
@@ -88,7 +92,7 @@ def _lossy(remedy: Remedy) -> bool:
     return LOSSY in (remedy.value, *(value for _, value in remedy.also))
 
 
-def _settings(arch: Architecture, scenario: Scenario, now: MemoryPlan) -> Iterator[Change]:
+def _settings(scenario: Scenario, now: MemoryPlan) -> Iterator[Change]:
     """Free changes of the engine's limits."""
     e = scenario.engine
     needed = math.ceil(traffic.longest_tokens(scenario.workload) / LENGTH_STEP) * LENGTH_STEP
@@ -102,8 +106,8 @@ def _settings(arch: Architecture, scenario: Scenario, now: MemoryPlan) -> Iterat
             FEW_BATCHED_TOKENS,
             f"batch at most {FEW_BATCHED_TOKENS:,} tokens a step: smaller activations, slower prefill",
         )
-    if e.max_num_seqs > 64:
-        yield "engine.max_num_seqs", 64, "run at most 64 sequences at once: a smaller sampler"
+    if e.max_num_seqs > FEW_SEQUENCES:
+        yield "engine.max_num_seqs", FEW_SEQUENCES, f"run at most {FEW_SEQUENCES} sequences at once: a smaller sampler"
     if e.gpu_memory_utilization < MOST_UTILISATION:
         yield (
             "engine.gpu_memory_utilization",

@@ -14,6 +14,16 @@ SENT = 0.95
 """Share of what sessions would send at their pace that they do send where nothing holds them up."""
 LOST = 0.1
 """Share of requests lost to deadlines above which a system is overloaded whatever its queue looks like."""
+LEAST_ARRIVALS, LEAST_AFTER_WARM_UP = 20, 10
+"""Requests of a run, and those of them after its warm-up, below which its queue shows no growth."""
+GROWS_IN_A_RUN, LINE_IN_A_RUN = 0.05, 0.7
+"""Growth of the queue an arrival, and r² of the line through it, above which a single run is overloaded."""
+GROWS_ON_AVERAGE, LINE_ON_AVERAGE = 0.02, 0.5
+"""The same, of the means over replications whose interval of growth stays above zero."""
+FULL = 0.9
+"""Share of the KV blocks in use above which a request that waits is taken to wait for blocks."""
+SELDOM = 0.01
+"""Share of the steps up to which requests that wait are no limit worth naming."""
 
 
 def backlog_growth(timeline: Timeline) -> tuple[float, float]:
@@ -23,13 +33,13 @@ def backlog_growth(timeline: Timeline) -> tuple[float, float]:
     met by each request that arrives after the warm-up. A batch that comes all at once has no growth to speak of. A session in the queue
     keeps its later turns from arriving, so the line counts all its turns, against the arrivals that there should have been.
     """
-    if len(timeline) < 20 or np.ptp(timeline.arrival_s) == 0:
+    if len(timeline) < LEAST_ARRIVALS or np.ptp(timeline.arrival_s) == 0:
         return 0.0, 0.0
     arrival_s = np.sort(timeline.arrival_s)
     left_s = np.where(np.isfinite(timeline.scheduled_s), timeline.scheduled_s, timeline.finish_s)
     queue = np.arange(1, len(arrival_s) + 1) - np.searchsorted(np.sort(left_s), arrival_s, side="right")
     queue = queue[arrival_s >= window(timeline, "planning").start_s]
-    if len(queue) < 10 or queue.std() == 0:
+    if len(queue) < LEAST_AFTER_WARM_UP or queue.std() == 0:
         return 0.0, 0.0
     place = np.arange(len(queue))
     r = float(np.corrcoef(place, queue)[0, 1])
@@ -43,8 +53,8 @@ def overloaded(*timelines: Timeline) -> bool:
     """Whether more arrives than can be served, judged from one run or from several.
 
     Runs that lose one request in ten to deadlines are, or that end with one in ten waiting for ever; in a run that was only cut short
-    by the bound of steps, what is under way then is not lost. Otherwise the backlog must grow along a line: by 5 % of arrivals in a
-    single run, by 2 % on average over replications whose interval stays above zero. Sessions that are held up send less: they are
+    by the bound of steps, what is under way then is not lost. Otherwise the backlog must grow along a line: clearly in a single run, a
+    little on average over replications that agree. Sessions that are held up send less: they are
     overloaded where they send too little and wait longer than they are served.
     """
     if any(len(t) and np.mean(_lost(t)) > LOST for t in timelines):
@@ -57,8 +67,8 @@ def overloaded(*timelines: Timeline) -> bool:
     growth, fit = zip(*(backlog_growth(t) for t in timelines), strict=True)
     interval = t_interval(growth)
     if interval is None:
-        return growth[0] > 0.05 and fit[0] > 0.7
-    return interval[0] > 0 and float(np.mean(growth)) > 0.02 and float(np.mean(fit)) > 0.5
+        return growth[0] > GROWS_IN_A_RUN and fit[0] > LINE_IN_A_RUN
+    return interval[0] > 0 and float(np.mean(growth)) > GROWS_ON_AVERAGE and float(np.mean(fit)) > LINE_ON_AVERAGE
 
 
 def sent_share(timelines: Sequence[Timeline]) -> float | None:
@@ -96,9 +106,9 @@ def binding(timelines: Sequence[Timeline]) -> str:
                 continue
             waits = records.waiting > 0
             seats = waits & (records.decode_sequences + (records.chunk_tokens > 0) >= engine.seats)
-            full = waits & ~seats & (records.kv_used_blocks >= 0.9 * engine.total_blocks)
+            full = waits & ~seats & (records.kv_used_blocks >= FULL * engine.total_blocks)
             held["max_num_seqs"] += int(seats.sum())
             held["kv_cache"] += int(full.sum())
             held["max_num_batched_tokens"] += int((waits & ~seats & ~full).sum())
             steps += len(waits)
-    return max(held, key=lambda name: held[name]) if sum(held.values()) > 0.01 * steps else ""
+    return max(held, key=lambda name: held[name]) if sum(held.values()) > SELDOM * steps else ""

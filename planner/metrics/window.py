@@ -10,6 +10,11 @@ import numpy as np
 from planner.scenario import Mode, PriorityClass, Slo
 from planner.scheduler import EngineLog, Timeline
 
+LEAST_WARM_UP, MOST_WARM_UP, MOST_DRAIN = 0.1, 0.5, 0.2
+"""Shares of the time in which requests arrive that a planning run leaves out at its beginning, at least and at most, and at its end."""
+WARM_UP_RESIDENCES = 2
+"""Mean E2E latencies after which an empty system has filled."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -42,9 +47,9 @@ def window(timeline: Timeline, mode: Mode) -> Window:
     if mode == "planning" and arriving_s > 0:
         finished = timeline.finished
         residence_s = float((timeline.finish_s - timeline.arrival_s)[finished].mean()) if finished.any() else arriving_s
-        start_s = first_s + min(0.5 * arriving_s, max(0.1 * arriving_s, 2 * residence_s))
+        start_s = first_s + min(MOST_WARM_UP * arriving_s, max(LEAST_WARM_UP * arriving_s, WARM_UP_RESIDENCES * residence_s))
         # Requests that come at the very end finish while nobody follows, faster than any in between.
-        end_s = last_s - min(0.2 * arriving_s, residence_s)
+        end_s = last_s - min(MOST_DRAIN * arriving_s, residence_s)
     else:
         start_s = first_s
     counted = (timeline.arrival_s >= start_s) & (timeline.arrival_s <= end_s)

@@ -25,7 +25,7 @@ NARROWEST = 512
 DISPATCH_BYTES, COMBINE_BYTES = 1, 2
 """Bytes of one element on its way to an expert (FP8) and back (16 bit), as DeepEP sends them."""
 
-LARGEST_SERVER = 16
+LARGEST_SERVER_GPUS = 16
 """GPUs of one server at most; a larger scale-up domain is a rack, whose engines route tokens one by one."""
 
 FUSED_NORMS = 2
@@ -148,7 +148,7 @@ def all_to_all(shard: Shard, layers: int, layer: ShardLayer, scenario: Scenario,
     row = c.row("all_to_all", None, nodes=next((n for n in timed if n >= nodes), timed[-1]))
     constant = (row["dispatch_us"] + row["combine_us"]) * US
     each = hidden * (row["dispatch_us_per_million"] + row["combine_us_per_million"]) / 1e6 * US
-    if leaves or c.gpu.scale_up_domain_gpus > LARGEST_SERVER:
+    if leaves or c.gpu.scale_up_domain_gpus > LARGEST_SERVER_GPUS:
         return lambda tokens, _all, _verifying: [("all-to-all", layers * (constant + tokens * each), "link")]
     gather = c.all_reduce(group.size, link, False, group.size)
     each_gathered = layer.moe.hidden * ACTIVATION_BYTES

@@ -28,9 +28,13 @@ FUSED = {
     "self_attn.o_proj": "o",
     "mlp.down_proj": "down",
 }
-LARGEST_SERVER = 8  # larger domains are racks, which `gpus_per_node` does not cut
-ASSUMED_BUS_BYTES_S = 64 * GB  # PCIe 5.0 x16 between GPUs that a bridge or a partition does not join
-ASSUMED_NIC_BYTES_S = 50 * GB  # 400 Gbit/s per GPU, where no source gives the part's network
+
+USUAL_SERVER_GPUS = 8
+"""GPUs of the usual server; a larger scale-up domain spans servers, so `gpus_per_node` does not cut it."""
+ASSUMED_BUS_BYTES_S = 64 * GB
+"""PCIe 5.0 x16, one direction, between GPUs that a bridge or a partition does not join."""
+ASSUMED_NIC_BYTES_S = 50 * GB
+"""400 Gbit/s per GPU, one direction, where no source gives the part's network."""
 
 
 def shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gpu, hardware: Hardware) -> Shard:
@@ -66,7 +70,7 @@ def _shard(arch: Architecture, parallel: Parallel, precision: Precision, gpu: Gp
 def fast_domain(gpu: Gpu, gpus_per_node: int, chosen: int | None) -> int:
     """GPUs that share the fast link: as chosen, else the catalogue's, cut to one server where the link ends there."""
     known = gpu.scale_up_domain_gpus
-    return chosen or (known if known > LARGEST_SERVER else min(known, gpus_per_node))
+    return chosen or (known if known > USUAL_SERVER_GPUS else min(known, gpus_per_node))
 
 
 def group(size: int, span_gpus: int, domain_gpus: int, gpu: Gpu, gpus_per_node: int) -> Group:
