@@ -70,6 +70,14 @@ def test_replicas_are_ordered_by_the_last_minute_and_let_go_one_by_one() -> None
     assert run.timeline.finished.all()
 
 
+def test_an_autoscaler_without_settings_is_kubernetes() -> None:
+    """kube-controller-manager's defaults: a sync period of 15 s, a downscale stabilisation of five minutes."""
+    plain = fleet.Autoscaling(1.0)
+    assert (plain.interval_s, plain.patience_s) == (15.0, 300.0)
+    assert [plain.wanted(rate) for rate in (0.0, 0.7, 0.71, 7.0)] == [1, 1, 2, 10]
+    assert fleet.Autoscaling(1.0, min_replicas=0, max_replicas=0).wanted(0.0) == 1, "somebody has to answer"
+
+
 def test_interruptions_of_an_hour() -> None:
     """A chance of 99 % an hour is a rate of ln 100 an hour for each replica."""
     taken = fleet.interruptions(np.random.default_rng(3), 10, 0.99, 3600 * 100)

@@ -59,7 +59,7 @@ class Router:
         """How many leading keys all requests have in common, this one included."""
         if self._universal is None:
             self._universal = list(keys)
-        elif len(self._universal) > len(keys) or list(keys[: len(self._universal)]) != self._universal:
+        elif list(keys[: len(self._universal)]) != self._universal:
             pairs = zip(self._universal, keys, strict=False)
             self._universal = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
         return len(self._universal)
