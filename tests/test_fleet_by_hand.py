@@ -75,7 +75,8 @@ def test_an_autoscaler_without_settings_is_kubernetes() -> None:
     plain = fleet.Autoscaling(1.0)
     assert (plain.interval_s, plain.patience_s) == (15.0, 300.0)
     assert [plain.wanted(rate) for rate in (0.0, 0.7, 0.71, 7.0)] == [1, 1, 2, 10]
-    assert fleet.Autoscaling(1.0, min_replicas=0, max_replicas=0).wanted(0.0) == 1, "somebody has to answer"
+    assert [fleet.Autoscaling(1.0, min_replicas=3).wanted(rate) for rate in (0.0, 0.7, 7.0)] == [3, 3, 10], "a floor needs no ceiling"
+    assert fleet.Autoscaling(1.0, min_replicas=0).wanted(0.0) == 1, "somebody has to answer"
 
 
 def test_interruptions_of_an_hour() -> None:

@@ -36,8 +36,8 @@ class Autoscaling:
 
     def wanted(self, requests_per_s: float) -> int:
         """Replicas for a load, floor and ceiling applied."""
-        replicas = ceil(requests_per_s / (self.target_utilization * self.capacity_requests_per_s) - 1e-9)
-        return min(max(replicas, self.min_replicas, 1), self.max_replicas or replicas or 1)
+        replicas = max(ceil(requests_per_s / (self.target_utilization * self.capacity_requests_per_s) - 1e-9), self.min_replicas, 1)
+        return min(replicas, self.max_replicas or replicas)
 
 
 @dataclass(frozen=True, slots=True)
