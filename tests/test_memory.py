@@ -315,3 +315,13 @@ def test_the_layer_table_accounts_for_every_layer():
     assert positions((0, 1, 2, 5, 7, 9)) == "0–2, 5, 7, 9"
     assert positions((0, 2, 4, 6, 8)) == "0, 2, 4, 6, …"
     assert all(r.weight_bytes_per_gpu_each > 0 for r in rows)
+
+
+@pytest.mark.parametrize("slug", ["deepseek-v4-flash", "gemma-3n-e4b", "llama-4-scout", "qwen3-next-80b-a3b"])
+def test_the_layer_table_adds_up_to_what_a_token_and_a_sequence_keep(slug: str):
+    plan = budget(
+        model={"name": slug}, precision={"weights": "auto"}, parallel={"tensor_parallel_size": 8} if slug != "gemma-3n-e4b" else {}
+    )
+    assert sum(row.kv_bytes_per_token_each * row.count for row in plan.layers) == pytest.approx(plan.kv_bytes_per_token)
+    arch = architecture.of(Scenario.model_validate({"model": {"name": slug}}).model)
+    assert sum(row.state_bytes_each * row.count for row in plan.layers) == arch.fixed_state_bytes_per_sequence

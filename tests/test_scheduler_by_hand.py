@@ -184,3 +184,16 @@ def test_a_client_does_not_wait_for_the_company_of_a_static_batch() -> None:
     assert isnan(brief.scheduled_s)
     assert log.records is not None
     assert log.records.chunk_tokens.tolist() == [10, 0, 0]
+
+
+def test_a_step_that_took_a_preemption_seats_nobody() -> None:
+    """As in vLLM's scheduler, which looks at its waiting queue only when it has preempted no one.
+
+    Two sequences hold six blocks of six when the first wants another at 2 s; the second goes, and what it held would be enough for the
+    urgent third, which waits for two blocks since it came. It gets them a step later.
+    """
+    first, second = request(0, 31, 20, priority=1), request(1, 48, 4, priority=1)
+    urgent = request(2, 32, 2, arrival_s=0.5, priority=0)
+    run(Replica(Second(), Limits(), KvCache(6, 16)), first, second, urgent)
+    assert (first.preemptions, second.preemptions, urgent.preemptions) == (0, 1, 0)
+    assert urgent.scheduled_s == 3.0
