@@ -50,6 +50,13 @@ def test_paid_hours_run_from_the_order_to_the_end() -> None:
     assert run.replica_hours() == pytest.approx((2 + 12 + 12 + 10) / 3600)
 
 
+def test_a_spare_that_was_ordered_is_there_for_the_next_loss() -> None:
+    """It is ordered at 2 s and ready at 12 s; the loss at 20 s finds it, and the request at 20.5 s does not wait."""
+    run = fleet.simulate(arriving([0.0, 20.5]), build, 1, spares=1, startup_s=10.0, losses=(2.0, 20.0))
+    assert run.timeline.finish_s.tolist() == [6.0, 24.5]
+    assert [(s.asked_s, s.gone_s) for s in run.spans] == [(0, 20), (0, 2), (2, inf), (20, inf)]
+
+
 def test_a_loss_that_finds_nobody_takes_nobody() -> None:
     run = fleet.simulate(arriving([0.0]), build, 1, startup_s=10.0, losses=(1.5, 2.0))
     assert [(s.asked_s, s.ready_s, s.gone_s) for s in run.spans] == [(0, 0, 1.5), (1.5, 11.5, inf)]

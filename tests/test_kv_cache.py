@@ -129,6 +129,19 @@ def test_evicted_blocks_wait_in_the_tiers_and_cost_their_fetch():
     assert kv.fetch_s(["e"]) == 0.001, "the block that had to make room went one tier down"
 
 
+def test_the_end_of_a_prompt_that_fell_into_a_tier_is_nobodys_and_comes_back_with_its_beginning():
+    kv = KvCache(4, 16, prefix=True, tiers=(Tier("cpu", 9, 0.5),))
+    kv.take(3)
+    kv.publish(["a", "b", "c"])
+    kv.release(["a", "b", "c"], now=0.0)
+    kv.take(3)
+    assert (kv.idle_blocks, kv.fetch_s(["a", "b", "c"])) == (1, 1.0)
+    kv.give(3)
+    assert kv.cost(["a", "b", "c"]) == 3, "one block idle, two to be read back"
+    kv.hold(["a", "b", "c"])
+    assert (kv.used_blocks, kv.keyed_blocks, kv.fetch_s(["a", "b", "c"])) == (3, 3, 0.0)
+
+
 def test_tier_sizes_follow_the_scenario():
     (tier,) = tiers_of([OffloadTier(tier="cpu", gib=1.0, gb_s=10.0)], block_bytes=2**21)
     assert tier == Tier("cpu", 512, 2**21 / 10e9)
