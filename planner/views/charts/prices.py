@@ -10,8 +10,7 @@ from planner.catalog.rental import dated
 from planner.views.charts import BLUE, ORANGE, Ink, Rows, Spec, base, categories, decades, room, shapes, x
 from planner.views.text import usd
 
-
-MIX = "$ per M tokens at this plan's mix of input, cached and output"
+MIX = "$ per M tokens, blended"
 
 
 def frontier(points: Rows, here: dict[str, Any] | None, ink: Ink) -> Spec:
@@ -120,7 +119,7 @@ def beside_list(plan: dict[str, Any], ink: Ink) -> Spec:
                         MIX,
                         stack=None,
                         scale=room(max([1e-9, *(p["blended"] for p in listed), own]), 60),
-                        axis={"format": "$~g", "tickCount": 6, "labelBound": 10},
+                        axis={"format": "$~g", "tickCount": 6, "labelBound": True},
                     ),
                     "color": {
                         "field": "kind",
