@@ -159,6 +159,25 @@ class TestDisks:
         assert told.returncode == 2
         assert told.stderr == "output: No space left on device; choose a path that can be read and written\n"
 
+    @pytest.mark.parametrize(
+        ("kind", "said"), [("pipe", "No such device"), ("full", "No space left"), ("folder", "Is a directory"), ("nowhere", "")]
+    )
+    def test_what_is_no_file_is_written_to_or_refused_by_name(self, kind, said, tmp_path):
+        target = tmp_path / "plan.json"
+        make = {
+            "pipe": lambda: os.mkfifo(target),
+            "full": lambda: target.symlink_to("/dev/full"),
+            "folder": target.mkdir,
+            "nowhere": lambda: target.symlink_to("/dev/null"),
+        }
+        make[kind]()
+        if not said:
+            export.save(b"{}", target)
+            return
+        with pytest.raises(OSError, match=said) as refused:
+            export.save(b"{}", target)
+        assert refused.value.filename == str(target)
+
     def test_a_full_disk_under_a_preset_keeps_the_old_one(self, tmp_path, monkeypatch):
         presets.save("mine", Scenario(name="before"), tmp_path)
         monkeypatch.setattr(os, "replace", disk_full)
@@ -211,6 +230,21 @@ class TestNetwork:
         assert "the old ones stay" in err
         assert err.count("\n") == 1
         assert list_prices.rows() == before
+
+
+class TestClosedStreams:
+    """A program may be started without any of its three streams; Python then has None for them."""
+
+    def test_no_standard_input_is_one_line(self, monkeypatch, capsys):
+        monkeypatch.setattr(sys, "stdin", None)
+        assert main(["plan", "-"]) == 2
+        assert capsys.readouterr().err.startswith("standard input is closed; ")
+
+    def test_no_standard_output_is_no_fault(self, monkeypatch):
+        monkeypatch.setattr(sys, "stdout", None)
+        assert main(["gpus"]) == 0
+        monkeypatch.setattr(sys, "stderr", None)
+        assert main(["plan", "nothing"]) == 2
 
 
 class TestStopping:

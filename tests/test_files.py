@@ -149,3 +149,11 @@ def test_careless_tables_of_measured_rows_say_what_to_do(wrong, said):
             read(table)
         one_sentence(str(refused.value))
         assert "could not convert" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("change", "said"), [("=5", "has no field"), ("fleet.replicas", "has no value")])
+def test_a_change_without_field_or_value_says_how_to_write_one(change, said, capsys):
+    assert main(["plan", "chat-70b-2xh100", "--set", change]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    one_sentence(err.removesuffix("\n"))

@@ -73,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         arguments = parser().parse_args(words)
         status = int(arguments.run(arguments))
-        sys.stdout.flush()  # a full disk is told here, not by the interpreter on its way out
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk is told here, not by the interpreter on its way out
         return status
     except InputError as error:
         print(error, file=sys.stderr)

@@ -43,14 +43,17 @@ def scenario(text: str, changes: Iterable[str] = ()) -> Scenario:
         print(note, file=sys.stderr)
     for change in changes:
         path, equals, value = change.partition("=")
-        if not equals:
-            raise InputError(f"--set {change!r} has no value; write PATH=VALUE, for example engine.max_num_seqs=64")
+        if not equals or not path.strip():
+            lacks = "field" if equals else "value"
+            raise InputError(f"--set {change[:60]!r} has no {lacks}; write PATH=VALUE, for example engine.max_num_seqs=64")
         found = set_path(found, path.strip(), json_or_text(value))
     return found
 
 
 def _named(text: str) -> tuple[Scenario, tuple[str, ...]]:
     if text == "-":
+        if sys.stdin is None:
+            raise InputError(f"standard input is closed; {presets.WANTED}")
         return presets.from_text(sys.stdin.read(presets.MAX_BYTES + 1), "standard input")
     if text.startswith("?") or "://" in text:
         from planner import links

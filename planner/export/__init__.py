@@ -80,10 +80,13 @@ def write(plan: Any, path: str | Path, extras: Extras | None = None, cover: Cove
 
 def save(data: bytes, target: Path) -> None:
     """Write bytes whole or not at all: a full disk must not cost the file that was there before."""
-    if target.exists() and not target.is_file():
-        target.write_bytes(data)
-        return
     try:
+        if target.exists() and not target.is_file():
+            # Without O_NONBLOCK a pipe that nobody reads is waited for without end.
+            with os.fdopen(os.open(target, os.O_WRONLY | os.O_NONBLOCK), "wb") as device:
+                os.set_blocking(device.fileno(), True)
+                device.write(data)
+            return
         with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".part", delete=False) as file:
             try:
                 file.write(data)
