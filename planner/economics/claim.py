@@ -9,6 +9,7 @@ from planner.economics import operating
 from planner.plan import deployment
 from planner.plan.alone import lone_ttft_s
 from planner.plan.deployment import Deployment
+from planner.plan.steady import input_tokens
 from planner.problems import InputError, Problem
 from planner.scenario import Overrides, Precision, Scenario
 from planner.units import GB, GIB, HOUR_S, MS, MTOK
@@ -105,7 +106,7 @@ def check(scenario: Scenario, claim: Claim) -> Verdict:
         claimed_over_predicted=None if predicted is None else rate / predicted,
         step_s=None if n is None else n / rate,
         floor_step_s=weights_s,
-        lone_ttft_s=lone_ttft_s(real, max(1, round(operating.lengths(scenario).input_mean))),
+        lone_ttft_s=lone_ttft_s(real, max(1, round(input_tokens(scenario)))),
         weights_gb_per_gpu=weights_gb,
         findings=(),
         explanations=(),

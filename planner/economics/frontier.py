@@ -9,6 +9,7 @@ from typing import TypeVar
 from planner import cost, hardware
 from planner.economics import operating
 from planner.plan import deployment
+from planner.plan.steady import input_tokens, output_tokens
 from planner.problems import InputError
 from planner.scenario import Parallel, Precision, Scenario
 from planner.units import HOUR_S, MTOK
@@ -106,13 +107,13 @@ def _layout_points(scenario: Scenario, batches: Sequence[int]) -> list[Point]:
         return []
     price = cost.gpu_hour(scenario.hardware.gpu, scenario.price)
     usd_per_s = None if price is None else price.usd * scenario.parallel.gpus / HOUR_S
-    n = operating.lengths(scenario)
+    tokens = input_tokens(scenario) + output_tokens(scenario)
     found = []
     for batch in batches:
         if batch > replica.memory.cache_limited_batch:
             break
         at = operating.operating(replica, batch)
-        tokens_per_s = at.requests_per_s * (n.input_mean + n.output_mean)
+        tokens_per_s = at.requests_per_s * tokens
         found.append(
             Point(
                 layout=scenario,

@@ -7,28 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner import traffic
 from planner.plan.deployment import Deployment
-from planner.plan.steady import decode_shape
+from planner.plan.steady import cached_tokens, decode_shape, input_tokens, output_tokens
 from planner.roofline import StepShape
-from planner.scenario import Scenario
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Token counts of one scenario's requests."""
-
-    input_mean: float
-    output_mean: float
-    cached: float
-    """Leading prompt tokens that a warm prefix cache holds: the shared prefix and the history of earlier turns."""
-
-
-def lengths(scenario: Scenario) -> Lengths:
-    """Means of the scenario's requests."""
-    means = traffic.of(scenario.workload)
-    cached = means.reusable_tokens if scenario.engine.enable_prefix_caching else 0.0
-    return Lengths(means.input_tokens, means.output_tokens, cached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +51,23 @@ def prompt_extra_s(deployment: Deployment, shape: StepShape, prompt: float, cach
 
 def prompt_s(deployment: Deployment) -> float:
     """Time of one mean prompt on a replica that only prefills, steps filled by as many whole prompts as the budget holds."""
-    n = lengths(deployment.scenario)
-    fresh = max(1, round(n.input_mean - n.cached))
+    prompt, cached = input_tokens(deployment.scenario), cached_tokens(deployment.scenario)
+    fresh = max(1, round(prompt - cached))
     together = max(1, deployment.scenario.engine.max_num_batched_tokens // fresh)
     if together == 1:
-        return prompt_extra_s(deployment, StepShape(), n.input_mean, n.cached)
-    return deployment.step_time(StepShape(chunks=((fresh, round(n.cached)),) * together, logit_rows=together)) / together
+        return prompt_extra_s(deployment, StepShape(), prompt, cached)
+    return deployment.step_time(StepShape(chunks=((fresh, round(cached)),) * together, logit_rows=together)) / together
 
 
 def operating(deployment: Deployment, batch: int, prefill: bool = True) -> Operating:
     """The steady state at `batch` decoding sequences; without `prefill`, of a pool that only decodes."""
-    n = lengths(deployment.scenario)
+    scenario, output = deployment.scenario, output_tokens(deployment.scenario)
     shape = decode_shape(deployment, batch)
     emitted = batch * deployment.profile.acceptance_length
     # One token of every answer comes out of its prefill, the rest out of decode steps.
-    ended_per_step = emitted / max(1.0, n.output_mean - 1)
-    extra = ended_per_step * prompt_extra_s(deployment, shape, n.input_mean, n.cached) if prefill else 0.0
+    ended_per_step = emitted / max(1.0, output - 1)
+    riding_s = prompt_extra_s(deployment, shape, input_tokens(scenario), cached_tokens(scenario)) if prefill else 0.0
+    extra = ended_per_step * riding_s
     decode_s = deployment.step_time(shape)
     step_s = decode_s + extra
     requests_per_s = ended_per_step / step_s
@@ -93,7 +75,7 @@ def operating(deployment: Deployment, batch: int, prefill: bool = True) -> Opera
         batch=batch,
         tpot_s=step_s / deployment.profile.acceptance_length,
         requests_per_s=requests_per_s,
-        output_tokens_per_s=requests_per_s * n.output_mean,
+        output_tokens_per_s=requests_per_s * output,
         prefill_share=extra / step_s,
     )
 

@@ -75,6 +75,11 @@ def output_tokens(scenario: Scenario) -> float:
     return traffic.of(scenario.workload).output_tokens
 
 
+def cached_tokens(scenario: Scenario) -> float:
+    """Leading prompt tokens that a warm prefix cache holds, mean: the shared prefix and the history of earlier turns."""
+    return traffic.of(scenario.workload).reusable_tokens if scenario.engine.enable_prefix_caching else 0.0
+
+
 def batch_limits(deployment: Deployment, replicas: int) -> tuple[BatchLimit, ...]:
     """What bounds the batch of a replica: its cache, the seats of all data-parallel ranks, its share of a closed loop's clients."""
     s = deployment.scenario
