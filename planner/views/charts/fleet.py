@@ -58,7 +58,7 @@ def break_even(rows: Rows, marks: Rows, ink: Ink) -> Spec:
             "encoding": {"x": across, "y": x("api", "$ per month", scale=scale, axis=axis), "color": colour | {"datum": "API"}},
         },
     ]
-    once = {"values": [{}]}  # over the rows a word would be drawn once for each, on top of itself
+    once: dict[str, Any] = {"values": [{}]}  # over the rows a word would be drawn once for each, on top of itself
     for i, mark in enumerate(marks):
         layers += [
             {
