@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 from pathlib import Path
 
@@ -157,3 +158,13 @@ def test_a_change_without_field_or_value_says_how_to_write_one(change, said, cap
     err = capsys.readouterr().err
     assert said in err
     one_sentence(err.removesuffix("\n"))
+
+
+@pytest.mark.parametrize("wrong", ["\ud800", 1e308, 1e-300])
+def test_a_plan_of_impossible_figures_is_read_for_its_scenario_alone(wrong):
+    saved = json.loads((Path(__file__).parent / "data" / "documents" / "schema-1.json").read_text())
+    assert export.read(json.dumps(saved).encode(), "plan.json").plan
+    saved["latency"]["e2e_s"]["p95"] = wrong
+    found = export.read(json.dumps(saved).encode(), "plan.json")
+    assert found.plan is None
+    assert "only its scenario is restored" in found.notes[-1]

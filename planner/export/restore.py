@@ -20,9 +20,11 @@ from planner.scenario import Scenario, parse
 MOST_BYTES = 32_000_000
 JSON_SHEET_FILE = re.compile(r"xl/worksheets/sheet\d+\.xml")
 FORMAT_VERSION = 1
+FIGURES = (1e-100, 1e100)
+"""Sizes between which every figure of a plan lies, by far."""
 DAMAGED = (ValueError, KeyError, IndexError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile)
 """What decoders raise on broken files: bad UTF-8 and JSON, missing parts, unknown compression, nesting too deep."""
-UNSHOWABLE = (TypeError, KeyError, ValueError, AttributeError, IndexError, ArithmeticError)
+UNSHOWABLE = (RecursionError, TypeError, KeyError, ValueError, AttributeError, IndexError, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,26 @@ def read(data: bytes, filename: str) -> Restored:
         return Restored(scenario, None, notes)
     plan = {**found, "scenario": scenario.model_dump(mode="json")}
     try:
+        _believable(plan)
         document(plan)
     except UNSHOWABLE:
         return Restored(scenario, None, (*notes, f"the figures in {name} are damaged, so only its scenario is restored; plan it again"))
     return Restored(scenario, plan, notes)
+
+
+def _believable(value: Any) -> None:
+    """Raise ValueError for text that no file can hold and for numbers whose sums and ratios are none."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _believable(key)
+            _believable(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _believable(inner)
+    elif isinstance(value, str):
+        value.encode()
+    elif isinstance(value, (int, float)) and value and not FIGURES[0] <= abs(value) <= FIGURES[1]:
+        raise ValueError("a figure is beyond all figures")
 
 
 def payload(data: bytes, name: str) -> dict[str, Any]:
