@@ -53,7 +53,7 @@ def body(plan: dict[str, Any], scenario: Scenario) -> None:
     if len(link) > MAX_LINK_SHOWN:
         st.caption("This link is long; the scenario file below is safer to send.")
     name = presets.slug(scenario.name or f"{scenario.model.name}-{scenario.hardware.gpu}")
-    st.markdown("**Capacity plan**, made on click with its what-ifs")
+    st.markdown("**Capacity plan**, made on click with its what-ifs: the download starts after some ten to thirty seconds")
     for kind, label in DOCUMENTS.items():
         if lacking := export.missing(kind):
             st.caption(plain(f"{label}: needs the package {lacking}, which this server lacks."))
