@@ -5,6 +5,7 @@ import re
 from typing import ClassVar
 
 import pytest
+from hostile import one_sentence
 from pydantic import BaseModel
 
 from planner.problems import InputError
@@ -204,6 +205,19 @@ def test_no_class_of_ours_is_named_to_a_person(data: dict, path: str) -> None:
 def test_types_are_told_in_words(data: dict, said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)):
         parse(data)
+
+
+@pytest.mark.parametrize("config", [{1: 2, "a": 3}, {"a": {1}}, {"a": b"x"}, {"a": 10**5000}, {(1, 2): 3}], ids=range(5))
+def test_a_configuration_of_what_json_has_not_is_refused(config: dict) -> None:
+    with pytest.raises(InputError, match=r"model\.hf_config = .* no JSON file can hold"):
+        parse({"model": {"hf_config": config}})
+
+
+@pytest.mark.parametrize("data", [None, [], 5, "chat", {"workload": {"seed": 10**5000}}, {1: 2}], ids=range(6))
+def test_what_is_no_scenario_is_one_sentence(data: object) -> None:
+    with pytest.raises(InputError) as refused:
+        parse(data)
+    one_sentence(str(refused.value))
 
 
 def test_a_configuration_of_a_million_characters_is_refused() -> None:

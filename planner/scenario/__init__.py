@@ -105,12 +105,12 @@ def parse(data: object) -> Scenario:
 
     Raises `InputError` with one sentence that names the field, the value, what is allowed and the nearest known field.
     """
-    from planner.scenario.errors import explain
+    from planner.scenario.errors import explain, shown
 
     if isinstance(data, Scenario):
         return data
     if not isinstance(data, dict):
-        raise InputError(f"a scenario is a JSON object with sections such as model and hardware, not {type(data).__name__}")
+        raise InputError(f"a scenario is a JSON object with sections such as model and hardware, not {shown(data)}")
     try:
         return Scenario.model_validate(data)
     except ValidationError as error:

@@ -51,7 +51,10 @@ class FrozenJson:
     def __init__(self, value: dict[str, Any]) -> None:
         if _deeper(value, DEEPEST):
             raise ValueError(f"its values stand more than {DEEPEST} levels inside each other, no config.json does")
-        text = json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        try:
+            text = json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        except (TypeError, ValueError) as error:  # from Python: keys of several kinds, sets, dates, numbers of thousands of digits
+            raise ValueError("it holds keys or values that no JSON file can hold") from error
         if len(text) > LONGEST_JSON:
             raise ValueError(f"it has {len(text):,} characters, more than the {LONGEST_JSON:,} of the largest config.json")
         if "\\ud" in text and _half_characters(text):

@@ -55,7 +55,10 @@ def _children(section: str, model: type[BaseModel]) -> list[str]:
 
 def shown(value: object) -> str:
     """A value cut to a length that fits into a sentence."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no more than 4,300 digits
+        text = "a number of thousands of digits"
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
