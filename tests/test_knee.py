@@ -7,8 +7,9 @@ import pytest
 from planner import Plan, plan
 from planner.capacity import Probe
 from planner.metrics import Kept, Promise
+from planner.plan import knee as search
 from planner.plan.knee import stretched, worst
-from planner.scenario import parse
+from planner.scenario import Scenario, parse
 
 TTFT, TPOT = Promise("ttft_s", 1.0, 95), Promise("tpot_s", 0.1, 95)
 
@@ -21,6 +22,18 @@ def test_the_worst_promise_is_judged_by_its_mean_over_runs() -> None:
 
 def test_a_curve_is_stretched_as_a_whole() -> None:
     assert stretched([Probe(3.0, 2.0), Probe(1.0, 0.5)], 1.5) == (Probe(1.0, 0.75), Probe(3.0, 3.0))
+
+
+def test_the_worst_bursts_at_the_anchor_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fifth run is one whose queue grows to its end: it breaks off a probe, and stays among the many runs at one rate."""
+    monkeypatch.setattr(search, "overloaded", lambda seed: seed % 5 == 4)
+    monkeypatch.setattr(search, "work", lambda *_: 1.0)
+    monkeypatch.setattr(search._Runs, "kept", lambda _, seed: (Kept(TTFT, 3.0 if seed % 5 == 4 else 0.5),))
+    runs = search._Runs(lambda seed, *_: seed, Scenario(), 1.0, 0.0, 100, 0.0)  # type: ignore[arg-type, return-value]
+    assert runs.probe(2.0) == 0.5
+    rate, many = runs.anchor(2.1)
+    assert rate == 2.0
+    assert worst(many) == pytest.approx(0.5 + 2.5 / 5)
 
 
 def heavy_tailed(rate: float, seed: int) -> Plan:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-from planner import bounds, capacity, traffic
+from planner import bounds, capacity
 from planner.metrics import Kept, on_average, overloaded, promises, reached, t_interval
 from planner.plan.deployment import Deployment, Deployments
-from planner.plan.steady import decode_shape, plan_batch, prefill_rate
+from planner.plan.steady import cached_tokens, decode_shape, input_tokens, output_tokens, plan_batch, prefill_rate
 from planner.scenario import Scenario
 from planner.scheduler import Timeline
 
@@ -73,34 +73,37 @@ class _Runs:
         load, mode = self.scenario.workload, self.scenario.simulation.mode
         return reached(timeline, promises(self.scenario.slo, load.priority_classes), self.api_s, mode)
 
-    def watch(self, seed: int, rate: float) -> tuple[Kept, ...] | None:
-        """The same of a new run at this rate; None when it is overloaded. Raises `_OutOfWork` instead of running beyond the bound."""
+    def watch(self, seed: int, rate: float) -> Timeline:
+        """A new run at this rate. Raises `_OutOfWork` instead of running beyond the bound."""
         if self.spent > bounds.MAX_WORK_PER_PLAN:
             raise _OutOfWork
         timeline = self.run(seed, rate / self.offered, self.prompts)
         self.spent += work(timeline, self.scenario)
-        return None if overloaded(timeline) else self.kept(timeline)
+        return timeline
 
     def probe(self, rate: float) -> float:
         """The strain of a few runs at this rate, infinite when one of them is overloaded."""
         seen: list[tuple[Kept, ...]] = []
         for seed in range(RUNS):
-            kept = self.watch(seed, rate)
-            if kept is None:
+            timeline = self.watch(seed, rate)
+            if overloaded(timeline):
                 break
-            seen.append(kept)
+            seen.append(self.kept(timeline))
         self.few[rate] = seen
         self.probes.append(capacity.Probe(rate, worst(seen) if len(seen) == RUNS else inf))
         return self.probes[-1].strain
 
     def anchor(self, rate: float) -> tuple[float, list[tuple[Kept, ...]]]:
-        """The probed rate nearest to this one, and what many runs at it make of the promises."""
+        """The probed rate nearest to this one, and what many runs at it make of the promises.
+
+        A run whose queue grew to its end counts with the latencies it had, as it does in the plan's own verdict: without it the mean
+        would leave out the worst bursts.
+        """
         _, at = min((abs(p.rate - rate), p.rate) for p in self.probes if isfinite(p.strain))
         many = list(self.few[at])
         with suppress(_OutOfWork):
             for seed in range(RUNS, ANCHOR_RUNS):
-                if (kept := self.watch(seed, at)) is not None:
-                    many.append(kept)
+                many.append(self.kept(self.watch(seed, at)))
         return at, many
 
 
@@ -180,12 +183,10 @@ def saturation_rate(deployments: Deployments, scenario: Scenario) -> float:
     prefill, decode = deployments[0], deployments[-1]
     split = scenario.disaggregation
     batch = max(1, plan_batch(decode, 1))
-    means = traffic.of(scenario.workload)
-    cached = means.reusable_tokens if prefill.scenario.engine.enable_prefix_caching else 0.0
-    prompt = max(1, round(means.input_tokens - cached))
+    prompt = max(1, round(input_tokens(scenario) - cached_tokens(prefill.scenario)))
     step_s = decode.step_time(decode_shape(decode, batch))
     prefill_s = prompt / prefill_rate(prefill, prompt)
-    decode_s = means.output_tokens / decode.profile.acceptance_length * step_s / batch
+    decode_s = output_tokens(scenario) / decode.profile.acceptance_length * step_s / batch
     if split is not None:
         return min(split.prefill.replicas / prefill_s, split.decode.replicas / decode_s)
     return scenario.fleet.replicas / (prefill_s + decode_s)
