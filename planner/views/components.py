@@ -190,9 +190,9 @@ def chart(spec: Spec, takeaway: str, key: str | None = None, on_select: Callable
     st.caption(plain(takeaway))
 
 
-def table(rows: Rows, alt: str, whole: bool = False) -> None:
-    """Rows that screen readers can walk: short tables, and those to be read `whole`, wrap and print; longer ones scroll, sort and can be
-    searched. On a phone the first kind turns into cards where it has six columns or more."""
+def table(rows: Rows, alt: str) -> None:
+    """Rows that screen readers can walk: short tables wrap and print whole, and stand as cards on a phone where they have six columns or
+    more; longer ones scroll, sort and can be searched."""
     import pandas as pd
 
     filled = [
@@ -200,7 +200,7 @@ def table(rows: Rows, alt: str, whole: bool = False) -> None:
         for name in dict.fromkeys(name for row in rows for name in row)
         if any(row.get(name) not in (None, "", MISSING) for row in rows)
     ]
-    if len(rows) > ROWS_SHOWN and not whole:
+    if len(rows) > ROWS_SHOWN:
         st.dataframe(pd.DataFrame([dict(row) for row in rows])[filled], hide_index=True, width="stretch", alt=alt, placeholder=MISSING)
         return
     cells = [{plain(name): plain(cell(row.get(name))) for name in filled} for row in rows]

@@ -239,5 +239,4 @@ def constants(rows: list[Json]) -> None:
             for row in rows
         ],
         "Constants with value, unit, kind, date and source",
-        whole=True,
     )

@@ -133,8 +133,9 @@ TABS_CUT = """
 TABLES_CUT = """
 () => [...document.querySelectorAll('[data-testid=stTable] *')].filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 200
   && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)).map(e => e.innerText.slice(0, 60))
+  .concat([...document.querySelectorAll('table.planner-wide td')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText))
 """
-"""Tables of which a part can be seen by scrolling sideways only."""
+"""Tables of which a part can be seen by scrolling sideways only, and cells of cards that run into their neighbours."""
 CHART_TEXT_CUT = """
 () => [...document.querySelectorAll('[data-testid=stVegaLiteChart] svg')].flatMap(svg => {
   const frame = svg.getBoundingClientRect();
