@@ -197,3 +197,20 @@ def test_a_step_that_took_a_preemption_seats_nobody() -> None:
     run(Replica(Second(), Limits(), KvCache(6, 16)), first, second, urgent)
     assert (first.preemptions, second.preemptions, urgent.preemptions) == (0, 1, 0)
     assert urgent.scheduled_s == 3.0
+
+
+def test_a_prompt_takes_even_the_last_token_of_a_budget() -> None:
+    limits = Limits(max_num_seqs=3, max_num_batched_tokens=4)
+    log = run(Replica(Second(), limits, KvCache(10, 16)), request(0, 3, 1), request(1, 10, 1))
+    assert log.records is not None
+    assert log.records.chunk_tokens.tolist() == [4, 4, 4, 1]
+
+
+def test_a_last_token_that_a_second_prefill_emits_is_a_run_without_steps() -> None:
+    """The second has one token left when the first takes its block at 2 s; it comes back when that has ended at 20 s, and ends at 21 s."""
+    first, second = request(0, 31, 20), request(1, 48, 3)
+    log = run(Replica(Second(), Limits(), KvCache(6, 16)), first, second)
+    assert (first.finish_s, second.preemptions, second.finish_s) == (20, 1, 21)
+    assert log.records is not None
+    runs = (log.records.run_number, log.records.run_first, log.records.run_last, log.records.run_start_s)
+    assert [column.tolist() for column in runs] == [[1, 0, 1], [0, 0, 19], [1, 19, 19], [1.0, 1.0, 21.0]]
