@@ -60,7 +60,8 @@ def known_version(raw: object) -> int:
     if version < 1:
         raise InputError(f"schema_version = {str(raw)[:40]!r} is not a version; use {SCHEMA_VERSION} or leave it out")
     if version > SCHEMA_VERSION:
-        raise InputError(f"schema_version = {version} is newer than this planner, which knows up to {SCHEMA_VERSION}; update the planner")
+        asked = str(raw)[:40]
+        raise InputError(f"schema_version = {asked} is newer than this planner, which knows up to {SCHEMA_VERSION}; update the planner")
     return version
 
 

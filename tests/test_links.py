@@ -248,3 +248,16 @@ def test_a_configuration_that_cannot_be_kept_is_told_without_our_names(config, s
 
 def test_a_list_that_is_too_long_is_no_word():
     assert "at most 168 items" in links.decode({"fleet.demand_curve": ",".join(["1"] * 500)})[1][0]
+
+
+@pytest.mark.parametrize("link", [None, 5, b"?fleet.replicas=2", ["fleet.replicas=2"]])
+def test_what_is_no_link_costs_one_note(link):
+    scenario, notes = links.decode(link)
+    assert scenario == Scenario()
+    assert len(notes) == 1
+
+
+def test_values_of_a_mapping_may_be_numbers():
+    scenario, notes = links.decode({"fleet.replicas": 2, "workload.seed": None})
+    assert scenario.fleet.replicas == 2
+    assert len(notes) == 1

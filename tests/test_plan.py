@@ -9,6 +9,7 @@ import pytest
 from planner import Plan, Scenario, plan
 from planner.plan import growth
 from planner.plan.steady import BatchLimit, prefill_rate, steady
+from planner.problems import InputError
 from planner.scenario import parse
 
 QUICK = {"workload": {"request_rate": 4.0, "input_len": 300, "output_len": 40, "num_prompts": 200}, "simulation": {"replications": 2}}
@@ -368,3 +369,14 @@ def test_the_json_says_what_became_of_each_promise_with_refused_requests_as_miss
     ]
     served = plan(parse({"workload": traffic}), "quick").to_dict()
     assert all(p["kept"] and p["at_s"] < p["limit_s"] for p in served["promises"])
+
+
+@pytest.mark.parametrize("wrong", [None, "chat-70b-2xh100", {"fleet": {"replicas": 0}}])
+def test_what_is_no_scenario_is_refused_in_a_sentence(wrong):
+    with pytest.raises(InputError):
+        plan(wrong, effort="quick")
+
+
+def test_an_unknown_effort_names_the_known_ones():
+    with pytest.raises(InputError, match="use quick or decided or full"):
+        plan(Scenario(), effort="banana")

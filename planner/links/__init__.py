@@ -132,6 +132,9 @@ def _parse(link: str | Mapping[str, str | Iterable[str]]) -> dict[str, list[str]
             return parse_qs(text.partition("?")[2] if "?" in text else text, keep_blank_values=True, max_num_fields=MAX_SETTINGS)
         except ValueError as error:
             raise InputError(f"it has more than {MAX_SETTINGS} settings") from error
+    if not isinstance(link, Mapping):
+        raise InputError(f"it is no text: {shown(link)}")
+    link = {key: value if isinstance(value, (str, list, tuple)) else str(value) for key, value in link.items()}
     query = {str(key): [value] if isinstance(value, str) else [str(v) for v in value] or [""] for key, value in link.items()}
     if sum(len(text) + len(key) for key, texts in query.items() for text in texts) > MAX_LINK_CHARACTERS or len(query) > MAX_SETTINGS:
         raise InputError(f"it has more than {MAX_LINK_CHARACTERS:,} characters or {MAX_SETTINGS} settings")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from planner import architecture, cost, speculation
 from planner.catalog import quality
 from planner.plan import confidence, growth, provenance
@@ -12,8 +14,8 @@ from planner.plan.findings import load_problems, memory_notes, memory_problems
 from planner.plan.load import Effort, Loaded, simulated
 from planner.plan.result import NOT_MODELLED, Plan, plain
 from planner.plan.steady import BatchRow, Steady, steady
-from planner.problems import Problem
-from planner.scenario import Lengths, Scenario, mean_length
+from planner.problems import InputError, Problem
+from planner.scenario import Lengths, Scenario, mean_length, parse
 
 __all__ = ["NOT_MODELLED", "BatchRow", "Deployment", "Effort", "Loaded", "Plan", "Steady", "plain", "plan"]
 
@@ -23,8 +25,11 @@ def plan(scenario: Scenario, effort: Effort = "full") -> Plan:
 
     `effort` quick simulates one run, decided as many as it takes to know whether the promise is kept; only full searches the capacity
     and runs the step's error through the queue. What cannot run is a result with `problems`; `InputError`
-    is raised only for what the catalogue does not know or a configuration that cannot be read.
+    is raised only for what is no scenario, what the catalogue does not know or a configuration that cannot be read.
     """
+    if effort not in get_args(Effort):
+        raise InputError(f"effort = {str(effort)[:40]!r} is not known; use {' or '.join(get_args(Effort))}")
+    scenario = parse(scenario)
     parts = sides(scenario)
     illegal = tuple(dict.fromkeys(p for part in parts for p in deployments.problems(part)))
     if any(p.severity == "error" for p in illegal):

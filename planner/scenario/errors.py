@@ -94,6 +94,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 WORDS = (
     ("Value error, ", ""),
+    ("Keys should be strings", "names of sections should be text"),
     (r"(Input|String|Tuple|Dictionary) should", "it should"),
     (r", unable to .*", ""),
     (r", got a number with a fractional part", ""),
