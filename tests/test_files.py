@@ -15,6 +15,7 @@ from planner import export, files, presets
 from planner.command import main
 from planner.links.packing import parse_json
 from planner.measure import rows as measured_rows
+from planner.measure.check import check
 from planner.problems import InputError
 from planner.validate import rows as validate_rows
 
@@ -168,3 +169,13 @@ def test_a_plan_of_impossible_figures_is_read_for_its_scenario_alone(wrong):
     found = export.read(json.dumps(saved).encode(), "plan.json")
     assert found.plan is None
     assert "only its scenario is restored" in found.notes[-1]
+
+
+@pytest.mark.parametrize(
+    "damage", [{"acceptance": 1e300}, {"acceptance": [5]}, {"latency": 7}, {"latency": {"ttft_s": "x"}}, {"throughput": []}]
+)
+def test_a_damaged_plan_is_checked_against_in_words(damage):
+    saved = json.loads((Path(__file__).parent / "data" / "documents" / "schema-1.json").read_text())
+    with pytest.raises(InputError) as refused:
+        check(saved | damage, [measured_rows.row(id="a", load_kind="rate", load_value=4.0, tpot_mean_ms=9.5)])
+    one_sentence(str(refused.value))

@@ -71,13 +71,22 @@ class Checked:
         return {"passed": self.passed, "sentence": self.sentence, "verdicts": [asdict(v) for v in self.verdicts]}
 
 
+DAMAGE = (AttributeError, ArithmeticError, IndexError, KeyError, TypeError, ValueError)
+"""What a plan file of other shapes than ours makes of reading it."""
+
+
 def check(plan: Mapping[str, Any], rows: Sequence[Row]) -> Checked:
     """Hold measured rows against the bands of a plan's JSON: those of its `acceptance` part, or the plan's own load point.
 
     A figure better than its band passes, with a note. Raises InputError when the plan states no band or when no row was
     measured at a load of the plan.
     """
-    points = tuple(load_points(plan))
+    try:
+        points = tuple(load_points(plan))
+    except DAMAGE as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError("the figures of the plan file are damaged; make it again with `plan … --json`") from error
     scenario = parse(plan["scenario"])
     others = [why for row in rows if (why := conflicts(scenario, row))]
     rows = [row for row in rows if not conflicts(scenario, row)]
