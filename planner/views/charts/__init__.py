@@ -36,9 +36,7 @@ class Ink:
     @staticmethod
     def of(dark: bool) -> Ink:
         """The ink for a theme."""
-        return (
-            Ink("#E6EAEF", "#9AA6B4", "#2C3642", "#12161C", 0.55) if dark else Ink("#1B2430", "#5B6875", "#E3E8ED", "#FFFFFF", 0.4)
-        )
+        return Ink("#E6EAEF", "#9AA6B4", "#2C3642", "#12161C", 0.55) if dark else Ink("#1B2430", "#5B6875", "#E3E8ED", "#FFFFFF", 0.4)
 
 
 def base(rows: Rows, height: int, ink: Ink, **rest: Any) -> Spec:
