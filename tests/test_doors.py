@@ -304,3 +304,42 @@ def test_numbers_on_the_command_line(name):
             assert not {"nan", "inf", "-inf"} & set(out.getvalue().lower().split()), (option, value)
             for line in err.getvalue().splitlines():
                 one_sentence(line)
+
+
+EXTREMES: tuple[Any, ...] = (
+    *(0, 1, 2, 0.5, 1e-12, 1e-6, 10**4, 10**6, 10**8, 1e15, 10**15, None, True, "0.²", "owned", "spot", "static", "contiguous"),
+    *("sglang", "trtllm", "longest_prefix", "sticky", "textbook", "benchmark", "int4", "nvfp4", [1.0], [0.9, 0.1], [0] * 24),
+    {"kind": "lognormal", "mean": 1000, "cv": 1e15},
+    {"kind": "uniform", "mean": 1e8, "half_width": 1},
+    {"kind": "empirical", "values": [0, 1e8]},
+    {"name": "mooncake-conversation"},
+    [{"share": 0.0}, {"share": 1.0, "priority": -(10**9), "slo": {"ttft_s": 1e-12}}],
+    [{"share": 0.5}, {"gpus": 10**15}],
+)
+"""Values at the ends of what some field takes."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_small_runs")
+@examples(200)
+@given(st.lists(st.tuples(st.sampled_from([*leaves()]), st.sampled_from(EXTREMES)), min_size=2, max_size=9))
+def test_extremes_together(changes):
+    scenario = Scenario()
+    for path, value in changes:
+        scenario = door("extremes", set_path, scenario, path, value) or scenario
+    answer = door("extremes", plan, scenario, effort="quick")
+    if answer:
+        json.dumps(answer.to_dict(), allow_nan=False)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_small_runs")
+@pytest.mark.parametrize("value", ["0", "-1", "1e15", "1e-12", "1e400", "NaN", "true", "null", "²", "1,5", "[]", "{}"])
+def test_every_field_at_every_extreme(value):
+    for path in leaves():
+        changed = door("--set values", set_path, Scenario(), path, json_or_text(value))
+        answer = door("plans", plan, changed, effort="quick") if changed not in (None, Scenario()) else None
+        if answer:
+            json.dumps(answer.to_dict(), allow_nan=False)
+            for problem in answer.problems:
+                one_sentence(problem.message)
