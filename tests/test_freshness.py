@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import UTC, date, datetime
 from types import SimpleNamespace
 
@@ -93,13 +94,10 @@ components.notes()
         at.session_state[f"{page}.tab"] = tab
     at.run()
     assert not at.exception, at.exception[0].message
-    dates = [
-        str(value)
-        for frame in (*at.dataframe, *at.table)
-        if "date" in frame.value
-        for value in frame.value["date"]
-        if str(value)[:2] == "20"
-    ]
+    # A table gives dates in a column of their own, or at the end of its sources.
+    frames = [frame.value for frame in (*at.dataframe, *at.table)]
+    cells = [str(cell).replace("\\", "") for frame in frames for cell in frame.get("date", frame.get("source", ()))]
+    dates = [found[0] for cell in cells if (found := re.findall(r"\b20\d\d-\d\d.*$", cell))]
     said = [e.value for kind in (at.caption, at.markdown, at.warning, at.info) for e in kind]
     assert any("stale" in text for text in (*dates, *said))
     if tab != "Constants of this plan":

@@ -83,29 +83,3 @@ def test_a_closed_loop_has_no_volume() -> None:
     loop = CHAT.model_copy(update={"workload": CHAT.workload.model_copy(update={"request_rate": None, "max_concurrency": 8})})
     with pytest.raises(InputError, match="request_rate"):
         sens.outcome(sens.Case(loop))
-
-
-def test_a_large_fleet_is_sized_by_what_one_of_its_replicas_carries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replicas that carry 25.7 requests a second each: found exactly in small fleets, within half a per cent in large ones."""
-    asked: list[int] = []
-
-    def holds(_scenario: Scenario, rate: float, count: int) -> bool:
-        asked.append(count)
-        return rate <= 25.7 * count
-
-    monkeypatch.setattr(sens, "_holds", holds)
-    monkeypatch.setattr(sens, "holds_alone", lambda _scenario: True)
-    for cached in (sens._replicas_needed, sens._rate_each):
-        cached.cache_clear()
-    try:
-        assert [sens.replicas_needed(Scenario(), rate) for rate in (25.7, 26.0, 100.0, 2000.0)] == [1, 2, 4, 78]
-        asked.clear()
-        assert 38_911 <= sens.replicas_needed(Scenario(), 1e6) <= 38_911 * 1.006
-        assert max(asked) <= 256
-        first = len(asked)
-        assert sens.replicas_needed(Scenario(), 2e5) == pytest.approx(7783, rel=0.006)
-        assert len(asked) - first < 10, "what one replica carries is found once"
-        assert sens.replicas_needed(Scenario(), 1e8) == 0
-    finally:
-        for cached in (sens._replicas_needed, sens._rate_each):
-            cached.cache_clear()

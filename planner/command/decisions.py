@@ -158,7 +158,7 @@ def run_week(arguments: argparse.Namespace) -> int:
 
 def run_sensitivity(arguments: argparse.Namespace) -> int:
     """Print the tornado and the flips."""
-    from planner.economics import breakeven, sensitivity
+    from planner.economics import breakeven, sensitivity, sizing
     from planner.plan import plan
     from planner.sweep import spread
 
@@ -167,14 +167,15 @@ def run_sensitivity(arguments: argparse.Namespace) -> int:
     wrong = spread(plan(case.scenario, "quick"), "tpot")
     band = None if wrong is None else (1 - wrong, 1 + wrong)
     bars = sorted(sensitivity.tornado(case, efficiency_band=band), key=lambda b: -b.swing_usd)
+    left_out = sensitivity.left_out(case, [bar.name for bar in bars])
     moved = [] if arguments.no_flips else list(sensitivity.flips(case))
     if arguments.json:
-        print_json({"now": plain(now), "tornado": plain(bars), "flips": plain(moved)})
+        print_json({"now": plain(now), "tornado": plain(bars), "left_out": left_out, "flips": plain(moved)})
         return 0
     own = (
         f"{now.replicas} replica{'s' * (now.replicas != 1)}"
         if now.replicas
-        else f"no number of replicas up to {sensitivity.MOST_REPLICAS:,} keeps the promise"
+        else f"no number of replicas up to {sizing.MOST_REPLICAS:,} keeps the promise"
     )
     own += f", ${now.own_usd_per_month:,.0f} a month" if math.isfinite(now.own_usd_per_month) else ""
     print(f"{own}; the cheapest list price: {'$' * math.isfinite(now.api_usd_per_month)}{_usd(now.api_usd_per_month)}")
@@ -183,8 +184,8 @@ def run_sensitivity(arguments: argparse.Namespace) -> int:
         ([f"{b.name} {b.low_label} / {b.high_label}", *(_usd(v) for v in (b.low.own_usd_per_month, b.high.own_usd_per_month,
           b.low.api_usd_per_month, b.high.api_usd_per_month))] for b in bars),
     )  # fmt: skip
-    for flip in moved:
-        print(flip.message)
+    for line in filter(None, (left_out, *(flip.message for flip in moved))):
+        print(line)
     return 0
 
 

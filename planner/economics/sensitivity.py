@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 from planner import cost, traces
 from planner.cost import Mix
-from planner.plan import plan
+from planner.economics.sizing import OutOfWork, Work, replicas_needed
 from planner.problems import InputError
-from planner.scenario import Calibration, Length, Lengths, Price, Scenario
+from planner.scenario import Calibration, Length, Lengths, Scenario
 from planner.speculation import profile
-from planner.sweep import strain
 from planner.units import DAY_S, HOURS_PER_MONTH
 
 STEP = 0.20
-MOST_REPLICAS = 100_000
 WALK = (1.05, 1.12, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.5, 8.0)
 """Moves away from today's value that are looked at, nearest first."""
 
@@ -84,74 +83,15 @@ class Flip:
 Change = Callable[[Case, float], Case]
 
 
-def replicas_needed(scenario: Scenario, rate: float) -> int:
-    """Fewest replicas that keep the promise at this rate, by simulation; 0 when even one request alone breaks it.
-
-    Doubling finds a fleet that holds, bisection the smallest: every fleet meets the same traffic, so more replicas never
-    do worse than the noise of routing.
-    """
-    # What it costs does not change what it carries; leaving it out lets price changes share one answer.
-    return _replicas_needed(scenario.model_copy(update={"price": Price(), "name": "", "notes": ""}), rate)
-
-
-@lru_cache(maxsize=4096)
-def _replicas_needed(scenario: Scenario, rate: float) -> int:
-    if _holds(scenario, rate, 1):
-        return 1
-    if not holds_alone(scenario):
-        return 0
-    low, high = 1, 2
-    while not _holds(scenario, rate, high):
-        low, high = high, high * 2
-        if high > LARGE_FLEET:
-            one_each = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"request_rate": 1.0})})
-            needed = math.ceil(rate / _rate_each(one_each))
-            return needed if needed <= MOST_REPLICAS else 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _holds(scenario, rate, middle) else (middle, high)
-    return high
-
-
-def _holds(scenario: Scenario, rate: float, count: int) -> bool:
-    traffic = scenario.workload.model_copy(update={"request_rate": rate})
-    fleet = scenario.fleet.model_copy(update={"replicas": count})
-    return strain(plan(scenario.model_copy(update={"workload": traffic, "fleet": fleet}), "quick")) <= 1
-
-
-LARGE_FLEET = 128
-"""Replicas from which every fleet is simulated as the same few of them, each with its share: what one carries is then found once, within
-half a per cent, for every rate."""
-
-
-@lru_cache(maxsize=256)
-def _rate_each(scenario: Scenario) -> float:
-    """Requests a second of each replica of a large fleet that keeps the promise; the scenario's own rate is not looked at."""
-    low, high = 1e-3, 2e-3
-    while _holds(scenario, LARGE_FLEET * high, LARGE_FLEET):
-        low, high = high, high * 2
-    while high > low * 1.005:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if _holds(scenario, LARGE_FLEET * middle, LARGE_FLEET) else (low, middle)
-    return low
-
-
-def holds_alone(scenario: Scenario) -> bool:
-    """Whether the promise holds at a trickle: when not, no number of replicas keeps it."""
-    traffic = scenario.workload.model_copy(update={"request_rate": 1e-3, "num_prompts": min(100, scenario.workload.num_prompts)})
-    lone = scenario.model_copy(update={"workload": traffic, "fleet": scenario.fleet.model_copy(update={"replicas": 1})})
-    return strain(plan(lone, "quick")) <= 1
-
-
-def outcome(case: Case) -> Outcome:
-    """Size the fleet for the peak, then bill it and the API at the mean."""
+def outcome(case: Case, work: Work | None = None) -> Outcome:
+    """Size the fleet for the peak, then bill it and the API at the mean. Raises OutOfWork beyond the bound of work."""
     s = case.scenario
     mean_rate = s.workload.request_rate
     if mean_rate is None and s.workload.trace is not None:
         mean_rate = traces.get(s.workload.trace).request_rate
     if not mean_rate:
         raise InputError("workload.request_rate: sensitivity needs an open loop with a rate above 0")
-    replicas = replicas_needed(s, mean_rate * case.peak_to_mean)
+    replicas = replicas_needed(s, mean_rate * case.peak_to_mean, work)
     fleet = s.model_copy(update={"fleet": s.fleet.model_copy(update={"replicas": max(1, replicas)})})
     bill = cost.fleet_hour(fleet)
     own = math.inf if bill is None or not replicas else bill.total_usd * HOURS_PER_MONTH
@@ -218,11 +158,11 @@ def inputs(case: Case) -> dict[str, Change]:
     w = case.scenario.workload
     found: dict[str, Change] = {
         "GPU price": _price,
+        "list price": lambda c, f: replace(c, list_price_factor=c.list_price_factor * f),
         "volume": lambda c, f: _workload(c, request_rate=(c.scenario.workload.request_rate or 0.0) * f),
         "input length": lambda c, f: _workload(c, input_len=scaled_length(c.scenario.workload.input_len, f)),
         "output length": lambda c, f: _workload(c, output_len=scaled_length(c.scenario.workload.output_len, f)),
         "efficiency": _efficiency,
-        "list price": lambda c, f: replace(c, list_price_factor=c.list_price_factor * f),
     }
     if case.peak_to_mean > 1:
         found["peak over mean"] = lambda c, f: replace(c, peak_to_mean=max(1.0, c.peak_to_mean * f))
@@ -233,37 +173,51 @@ def inputs(case: Case) -> dict[str, Change]:
     return found
 
 
-def tornado(case: Case, step: float = STEP, efficiency_band: tuple[float, float] | None = None) -> Iterator[Bar]:
+def tornado(case: Case, step: float = STEP, efficiency_band: tuple[float, float] | None = None, work: Work | None = None) -> Iterator[Bar]:
     """Each input moved by ± `step`, one at a time, as the bars come; efficiency also by the plan's own band where one is given.
 
-    `efficiency_band` is (low, high) around 1: how wrong the step time may be. Sort by `swing_usd` to draw.
+    `efficiency_band` is (low, high) around 1: how wrong the step time may be. Sort by `swing_usd` to draw. The bars end before the
+    inputs do where `work` is out (`left_out`).
     """
-    for name, change in inputs(case).items():
-        yield _bar(name, change, case, 1 - step, 1 + step)
+    work = work or Work()
+    moves = [(name, change, (1 - step, 1 + step)) for name, change in inputs(case).items()]
     if efficiency_band is not None:
-        yield _bar("efficiency (model error)", _efficiency, case, *efficiency_band)
+        moves.append(("efficiency (model error)", _efficiency, efficiency_band))
+    with suppress(OutOfWork):
+        for name, change, (low, high) in moves:
+            at_low, at_high = outcome(change(case, low), work), outcome(change(case, high), work)
+            yield Bar(name, f"{low - 1:+.0%}", f"{high - 1:+.0%}", at_low, at_high)
 
 
-def _bar(name: str, change: Change, case: Case, low: float, high: float) -> Bar:
-    return Bar(name, f"{low - 1:+.0%}", f"{high - 1:+.0%}", outcome(change(case, low)), outcome(change(case, high)))
+def left_out(case: Case, moved: Collection[str]) -> str:
+    """Which inputs a tornado did not come to, and why, as one sentence; empty where it came to all."""
+    missing = [name for name in inputs(case) if name not in moved]
+    return f"Not moved, because one search may cause no more work: {', '.join(missing)}." if missing else ""
 
 
-def flips(case: Case, names: Sequence[str] = (), furthest: float = 8.0, tolerance: float = 0.02) -> Iterator[Flip]:
+def flips(
+    case: Case, names: Sequence[str] = (), furthest: float = 8.0, tolerance: float = 0.02, work: Work | None = None
+) -> Iterator[Flip]:
     """For each input, the factor nearest to 1 at which own and API trade places, between 1 / furthest and furthest."""
-    now = outcome(case)
+    work = work or Work()
+    now = outcome(case, work)
     cheaper, other = ("own fleet", "API") if now.buys else ("API", "own fleet")
     for name, change in inputs(case).items():
         if names and name not in names:
             continue
-        factor = _nearest(partial(_decides, case, change), now.buys, furthest, tolerance)
+        try:
+            factor = _nearest(partial(_decides, case, change, work), now.buys, furthest, tolerance)
+        except OutOfWork:
+            yield Flip(name, None, f"{name}: not found within the work that one search may cause")
+            continue
         if factor is None:
             yield Flip(name, None, f"{name}: no value from 1/{furthest:g} to {furthest:g} times today's makes the {other} cheaper")
         else:
             yield Flip(name, factor, f"{name}: at {factor:.2f} times today's value the {other} becomes cheaper than the {cheaper}")
 
 
-def _decides(case: Case, change: Change, factor: float) -> bool:
-    return outcome(change(case, factor)).buys
+def _decides(case: Case, change: Change, work: Work, factor: float) -> bool:
+    return outcome(change(case, factor), work).buys
 
 
 def _nearest(decides: Callable[[float], bool], now: bool, furthest: float, tolerance: float) -> float | None:

@@ -38,6 +38,8 @@ def tab(found: weeks.Fleet, plan: components.Json, scenario: Scenario) -> None:
     takeaway = f"Today the {cheaper} is cheaper by {usd(abs(saved))} a month. " + _sized(now.replicas, found, scenario)
     flipped = [row["name"] for row in rows if min(row["low"], row["high"]) < 0 < max(row["low"], row["high"])]
     takeaway += f"A fifth up or down of {', '.join(flipped)} would flip it." if flipped else "No single input moved by a fifth flips it."
+    if left_out := sensitivity.left_out(case, [bar.name for bar in bars]):
+        takeaway += f" {left_out}"
     components.chart(charts.tornado(rows, saved, components.ink()), takeaway)
     _flips(case)
 

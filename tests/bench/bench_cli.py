@@ -1,6 +1,6 @@
 """How light is one answer on the command line? Whole-process CPU time against importing numpy and pydantic alone, in turn.
 
-    python tests/bench/bench_cli.py [RUNS]
+python tests/bench/bench_cli.py [RUNS]
 """
 
 import os

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.economics.sensitivity import Case, left_out
 from planner.export import charts
 from planner.export.blocks import Block, Chart, Section, Text, missing, table
 from planner.export.extras import Outcome
@@ -99,6 +100,7 @@ def _resized(s: Subject) -> list[Block]:
         f"Here the fleet is sized again for the promises at {s.peak_words}, spares kept. Single runs: close to a step, "
         "one replica more or less is a toss-up."
     )
+    note = " ".join(filter(None, (note, left_out(Case(s.scenario, s.peak_to_mean), [bar.name for bar in bars]))))
     return [table("resized", "Bill of a fleet sized again", heads, rows, note)]
 
 
