@@ -107,6 +107,7 @@ def test_all_sections_stand_in_order_and_say_something(made):
     assert len(slugs) == len(list(document.tables())), "each table has a name of its own"
 
 
+@pytest.mark.slow
 def test_page_shows_every_table_as_the_document_has_it(made, files):
     page = TablesOfPage()
     page.feed(files["html"].decode())

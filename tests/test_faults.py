@@ -153,6 +153,7 @@ class TestDisks:
         assert target.read_text() == "yesterday's"
         assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
 
+    @pytest.mark.slow
     def test_a_full_disk_under_the_output_is_one_line(self):
         with open("/dev/full", "w") as full:
             told = subprocess.run([sys.executable, "-m", "planner", "gpus"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -306,6 +307,7 @@ class TestFullPlans:
         yield made
         made.close()
 
+    @pytest.mark.slow
     def test_they_come_as_the_library_makes_them(self):
         refiner = plans.Refiner(1)
         assert refiner.ready(SMALL) is None

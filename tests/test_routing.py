@@ -31,6 +31,7 @@ def percent_hit(requests: int, replicas: int, pool_mtok: float) -> list[float]:
     return [100 * prefix_hits(trace, replicas, int(pool_mtok * 1e6), routing).hit_rate for routing in ROUTINGS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [(8, 0.5)])
 def test_prefix_hits_by_routing_on_the_first_third(case):
     assert percent_hit(4_251, *case) == pytest.approx(FIRST_4_251[case], abs=1.0)
