@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import sys
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -241,9 +243,9 @@ def measure(endpoint: Endpoint, options: Options, on_result: Callable[[Run], Non
         experiment = Experiment(run, on_result)
         loop = asyncio.get_running_loop()
         watched = []
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # Only the main thread of a Unix process can watch signals; elsewhere Ctrl-C arrives as an exception.
-            with suppress(NotImplementedError, RuntimeError, ValueError):
+        # Only the main thread of a Unix process can watch signals; elsewhere Ctrl-C arrives as an exception.
+        if sys.platform != "win32" and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, experiment.stop)
                 watched.append(number)
         try:
